@@ -145,7 +145,7 @@ func fileText(s Setting, v cty.Value) (string, error) {
 		return v.AsString(), nil
 	}
 	f := v.AsBigFloat()
-	if f.IsInf() || f.MantExp(nil) > 64 { // the digits of 1e999999999 would take the memory that is ours to guard
+	if exp := f.MantExp(nil); f.IsInf() || exp > 64 || exp < -1000 { // the digits of 1e999999999 would take the memory that is ours to guard
 		return "", errors.New("is out of range")
 	}
 	if i, exact := f.Int(nil); exact == big.Exact {
