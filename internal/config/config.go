@@ -54,10 +54,10 @@ type Listen struct {
 	// so it belongs on loopback or on a private network.
 	Admin string `hcl:"admin" default:"127.0.0.1:9090" help:"Address of health, metrics, status and profiles."`
 
-	// Hosts are the names, without port, by which clients may call the HTTP listeners, besides loopback names and the
-	// address listened on. Any other Host header is refused: a web page that points its own name at this address must
-	// not be able to write into the cache.
-	Hosts []string `hcl:"hosts" default:"" help:"Names by which HTTP clients may call this server, besides loopback ones."`
+	// Hosts are accepted in the Host header of HTTP requests besides loopback names: names without port, addresses,
+	// ranges such as 10.0.0.0/8, or "*" for all. Any other host is refused, because a web page that points its own
+	// name at this address must not be able to write into the cache.
+	Hosts []string `hcl:"hosts" default:"" help:"Hosts by which HTTP clients may call this server besides loopback: names, addresses, ranges, or *."`
 }
 
 // Store says where blobs live and how many there may be.
@@ -91,18 +91,18 @@ type Bazel struct {
 	MaxStreamsPerConnection int `hcl:"max_streams_per_connection" default:"200" min:"1" help:"gRPC calls open at once on one connection; the rest waits in the client."`
 
 	// MaxConnections bounds connections of the gRPC and of the HTTP listener, each. Those above are closed at once.
-	MaxConnections int `hcl:"max_connections" default:"auto" min:"1" help:"Connections of the gRPC and of the HTTP listener, each."`
+	MaxConnections int `hcl:"max_connections" default:"auto" min:"1" help:"Connections of the gRPC and of the HTTP listener, each; surplus ones are closed at once."`
 
 	// DoorWindow is what a call may send before it is admitted, so it is what a waiting call costs. Too low and a
 	// batch that fits needs another round trip; higher multiplies with max_streams.
 	DoorWindow Bytes `hcl:"door_window" default:"16KiB" min:"1024" max:"2147483647" help:"Bytes that a call may send before it is admitted."`
 
-	// Window is what an admitted write may have in flight. Throughput of one upload is window ÷ round-trip time, so too low
+	// Window is what an admitted write may have in flight. One upload's speed is window ÷ round-trip time, so too low
 	// makes long lines slow; higher admits fewer writes at once.
 	Window Bytes `hcl:"window" default:"auto" min:"1024" max:"2147483647" help:"Bytes that an admitted write may have in flight; one upload's speed is window / round-trip time."`
 
-	// MaxWrites bounds admitted writes by number, below what memory allows; for a disk that does better with few.
-	MaxWrites int `hcl:"max_writes" default:"auto" min:"1" help:"Writes admitted at once. auto: what the write gate's bytes allow."`
+	// MaxWrites is the number of plain writes admitted at once; a compressed one costs as much as several.
+	MaxWrites int `hcl:"max_writes" default:"auto" min:"1" help:"Plain writes admitted at once; a compressed one counts as several."`
 
 	// WriteWait is the longest time that a write may queue. Bazel gives a call 60 s in all, so near that every
 	// queued write becomes a retry.
@@ -111,17 +111,40 @@ type Bazel struct {
 	// WriteQueue bounds the writes that queue. Waiting costs door_window each, which the door already counts.
 	WriteQueue int `hcl:"write_queue" default:"auto" min:"1" help:"Writes that may queue."`
 
-	// MaxBatch is the payload that one batch call may carry; clients are told.
-	MaxBatch Bytes `hcl:"max_batch" default:"4MiB" min:"65536" help:"Bytes of blobs in one batch call; announced to clients."`
+	// ReadWait is the longest time that a read may queue for its next chunk.
+	ReadWait time.Duration `hcl:"read_wait" default:"10s" help:"Longest time that a read may queue before it is shed."`
+
+	// ReadStall cuts a write or a read that makes no progress for so long, and frees its permit. Too short cuts clients
+	// behind a bad line; longer lets stalled clients pin the gates.
+	ReadStall time.Duration `hcl:"read_stall" default:"60s" help:"A write or read without progress for so long is cut."`
+
+	// MessageWait cuts a call of one message that has not arrived whole after so long.
+	MessageWait time.Duration `hcl:"message_wait" default:"10s" help:"A batch or look-up whose message is not complete after so long is cut."`
+
+	// MaxBatch is the payload of one batch call; clients are told. Above 2 MiB, a response of many small blobs may pass
+	// the 4 MiB that a client of gRPC's default settings accepts.
+	MaxBatch Bytes `hcl:"max_batch" default:"auto" min:"65536" help:"Bytes of blobs in one batch call, announced to clients. auto: 2MiB."`
 
 	// MaxBlob is the largest blob accepted. A larger one is refused at its first message, with both sizes.
 	MaxBlob Bytes `hcl:"max_blob" default:"auto" min:"1" help:"Largest blob accepted. auto: the store's size."`
 
 	// ReadChunk is how much of a blob one read holds in memory at a time.
-	ReadChunk Bytes `hcl:"read_chunk" default:"auto" min:"4096" help:"Bytes of a blob that one read holds at a time."`
+	ReadChunk Bytes `hcl:"read_chunk" default:"auto" min:"4096" max:"1048576" help:"Bytes of a blob that one read holds at a time."`
 
-	// ReadWait is the longest time that a read may queue for its first chunk.
-	ReadWait time.Duration `hcl:"read_wait" default:"10s" help:"Longest time that a read may queue before it is shed."`
+	// ReadMemory bounds the chunks of reads in flight, all together.
+	ReadMemory Bytes `hcl:"read_memory" default:"auto" min:"1" help:"Memory of the chunks that reads have in flight."`
+
+	// BatchMemory bounds the messages of BatchUpdateBlobs and UpdateActionResult.
+	BatchMemory Bytes `hcl:"batch_memory" default:"auto" min:"1" help:"Memory of batch uploads and action results being stored."`
+
+	// BatchReadMemory bounds the responses of BatchReadBlobs and GetTree.
+	BatchReadMemory Bytes `hcl:"batch_read_memory" default:"auto" min:"1" help:"Memory of batch downloads and directory trees."`
+
+	// ACMemory bounds the action results, with the trees checked and the files inlined.
+	ACMemory Bytes `hcl:"ac_memory" default:"auto" min:"1" help:"Memory of action results being looked up."`
+
+	// FindMissingMemory bounds the look-ups of which blobs are absent.
+	FindMissingMemory Bytes `hcl:"find_missing_memory" default:"auto" min:"1" help:"Memory of look-ups of absent blobs."`
 
 	// FairBy is what fairness is between: "peer", the client's address (a proxy in front makes all clients one), or
 	// "instance", the REAPI instance name.

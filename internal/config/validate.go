@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 )
 
 // Validate finds settings that contradict one another, each legal alone. The error is a Problems, and each names both
@@ -12,7 +11,6 @@ import (
 func (c *Config) Validate() error {
 	v := validator{c: c}
 	v.addresses()
-	v.hosts()
 	v.governor()
 	v.store()
 	v.bazel()
@@ -69,14 +67,6 @@ func (v *validator) addresses() {
 	}
 }
 
-func (v *validator) hosts() {
-	for _, h := range v.c.Listen.Hosts {
-		if strings.ContainsAny(h, "/*@ ") || (strings.Contains(h, ":") && net.ParseIP(strings.Trim(h, "[]")) == nil) {
-			v.wrong("listen.hosts", fmt.Sprintf("has %q: write names without scheme, port or wildcard, such as cache.example.com", h))
-		}
-	}
-}
-
 func (v *validator) governor() {
 	if g := v.c.Governor; g.Evict >= g.Shed {
 		v.conflict("governor.evict", "is not below", "governor.shed", "caches must shrink before work is shed: lower the first or raise the second")
@@ -101,7 +91,16 @@ func (v *validator) bazel() {
 	v.above("bazel.max_writes", int64(b.MaxWrites), "bazel.max_streams", int64(b.MaxStreams))
 	v.above("bazel.write_queue", int64(b.WriteQueue), "bazel.max_streams", int64(b.MaxStreams))
 	v.above("bazel.door_window", int64(b.DoorWindow), "bazel.window", int64(b.Window))
-	if b.WriteQueue > 0 && b.WriteWait == 0 {
-		v.conflict("bazel.write_queue", "is a queue without time to wait, given", "bazel.write_wait", `set the second, for example to "10s", or leave out the first`)
+	if b.WriteWait >= b.ReadStall {
+		v.conflict("bazel.write_wait", "is not below", "bazel.read_stall", "the second cuts what the first lets wait: lower the first or raise the second")
+	}
+	if b.WriteWait == 0 {
+		v.conflict("bazel.write_wait", "gives no time to wait to", "bazel.write_queue", `set the first, for example to "10s"`)
+	}
+	if b.ReadWait == 0 {
+		v.wrong("bazel.read_wait", `would shed every read that meets another: set it, for example to "10s"`)
+	}
+	if b.MessageWait == 0 {
+		v.wrong("bazel.message_wait", `would cut every call: set it, for example to "10s"`)
 	}
 }
