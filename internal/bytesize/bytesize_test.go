@@ -8,18 +8,18 @@ import (
 
 func TestParseReadsWhatOperatorsWrite(t *testing.T) {
 	for in, want := range map[string]int64{
-		"0":        0,
-		"4096":     4096,
-		"4096B":    4096,
-		"512MiB":   512 << 20,
-		"512mib":   512 << 20,
-		"512 MiB":  512 << 20,
-		" 4GiB ":   4 << 30,
-		"1.5GiB":   3 << 29,
-		".5KiB":    512,
-		"10GB":     10_000_000_000,
-		"64kb":     64_000,
-		"2TiB":     2 << 40,
+		"0":       0,
+		"4096":    4096,
+		"4096B":   4096,
+		"512MiB":  512 << 20,
+		"512mib":  512 << 20,
+		"512 MiB": 512 << 20,
+		" 4GiB ":  4 << 30,
+		"1.5GiB":  3 << 29,
+		".5KiB":   512,
+		"10GB":    10_000_000_000,
+		"64kb":    64_000,
+		"2TiB":    2 << 40,
 	} {
 		got, err := Parse(in)
 		if err != nil || got != want {
