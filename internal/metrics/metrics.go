@@ -1,0 +1,123 @@
+// Package metrics shows Status snapshots and a few counters of services as Prometheus metrics.
+//
+// It refuses to count anything itself and to let a client choose a label: every figure is read from a snapshot at the
+// moment of a scrape, so that a metric, Status and a log record cannot disagree, and every label value comes from code
+// or from configuration, so that the number of series is known before the first request.
+package metrics
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/leveehq/levee"
+	"github.com/leveehq/levee/internal/buildinfo"
+)
+
+// Sources are asked at every scrape, from any goroutine. A nil one leaves its metrics out.
+type Sources struct {
+	Status func() levee.Status
+	RPC    func() RPC
+	Store  func() Store
+	Cache  func() Cache
+	Build  buildinfo.Info
+}
+
+// RPC counts calls of the gRPC listener. Methods that the server does not have must come folded into one.
+type RPC struct {
+	Started map[string]uint64 // by full method: /google.bytestream.ByteStream/Write
+	Handled []Handled
+}
+
+// Handled counts the calls of a method that ended with a code.
+type Handled struct {
+	Method, Code string
+	Count        uint64
+}
+
+// Store is the state of the blob store.
+type Store struct {
+	Bytes, MaxBytes            int64
+	Blobs, MaxBlobs            int64
+	Uploads                    int64 // unfinished
+	EvictedBlobs, EvictedBytes uint64
+}
+
+// Cache counts look-ups by what was looked up: "ac", "cas".
+type Cache struct {
+	Hits, Misses map[string]uint64
+}
+
+// Registry holds the collectors.
+type Registry struct{ *prometheus.Registry }
+
+// New registers every collector.
+func New(s Sources) Registry {
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		buildInfo(s.Build),
+	)
+	if s.Status != nil {
+		r.MustRegister(statusCollector{s.Status})
+	}
+	if s.RPC != nil {
+		r.MustRegister(rpcCollector{s.RPC})
+	}
+	if s.Store != nil {
+		r.MustRegister(storeCollector{s.Store})
+	}
+	if s.Cache != nil {
+		r.MustRegister(cacheCollector{s.Cache})
+	}
+	return Registry{r}
+}
+
+// scrapesAtOnce bounds the buffers that scrapes hold.
+const scrapesAtOnce = 4
+
+// Handler serves the metrics. It does not compress: a scrape is a few tens of kilobytes over a near line, and a
+// compressor's window is more memory than the whole answer.
+func (r Registry) Handler() http.Handler {
+	return promhttp.HandlerFor(r.Registry, promhttp.HandlerOpts{
+		DisableCompression:  true,
+		MaxRequestsInFlight: scrapesAtOnce,
+	})
+}
+
+func buildInfo(b buildinfo.Info) prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "levee_build_info",
+		Help:        "What this binary was built from; the value is always 1.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.Go},
+	})
+	g.Set(1)
+	return g
+}
+
+// metric is a description with a shorter way to make samples of it.
+type metric struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+func gauge(name, help string, labels ...string) metric {
+	return metric{prometheus.NewDesc(name, help, labels, nil), prometheus.GaugeValue}
+}
+
+func counter(name, help string, labels ...string) metric {
+	return metric{prometheus.NewDesc(name, help, labels, nil), prometheus.CounterValue}
+}
+
+func (m metric) send(ch chan<- prometheus.Metric, v float64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(m.desc, m.kind, v, labels...)
+}
+
+func describe(ch chan<- *prometheus.Desc, all ...metric) {
+	for _, m := range all {
+		ch <- m.desc
+	}
+}

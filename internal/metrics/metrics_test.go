@@ -1,0 +1,167 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/leveehq/levee"
+	"github.com/leveehq/levee/gate"
+	"github.com/leveehq/levee/internal/buildinfo"
+)
+
+// newKernel is a kernel with one gate of each sort of state: idle, in use, shedding.
+func newKernel(t *testing.T) *levee.Kernel {
+	t.Helper()
+	k, err := levee.New(levee.Options{MemoryLimit: 512 << 20, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"idle", "write"} {
+		g, err := k.NewGate(gate.Options{Name: name, Limit: 10, Queue: 2, Wait: time.Second}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.AddLine(levee.Line{Account: name, Kind: levee.KindGo, Units: 10, Unit: "byte", PerUnit: 1, InUse: func() int64 { return g.Stats().InUse }})
+		if name == "idle" {
+			continue
+		}
+		p, err := g.TryAdmit("a", 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Release)
+		if _, err := g.TryAdmit("b", 7); err == nil {
+			t.Fatal("admitted above the limit")
+		}
+		if _, err := g.Admit(context.Background(), "c", 99); err == nil {
+			t.Fatal("admitted above the largest cost")
+		}
+	}
+	return k
+}
+
+func newRegistry(t *testing.T) Registry {
+	return New(Sources{
+		Status: newKernel(t).Status,
+		RPC: func() RPC {
+			return RPC{
+				Started: map[string]uint64{"/google.bytestream.ByteStream/Write": 3, "other": 1},
+				Handled: []Handled{{"/google.bytestream.ByteStream/Write", "OK", 1}, {"/google.bytestream.ByteStream/Write", "FailedPrecondition", 2}, {"other", "Unimplemented", 1}},
+			}
+		},
+		Store: func() Store { return Store{Bytes: 4096, MaxBytes: 1 << 30, Blobs: 1, MaxBlobs: 1000} },
+		Cache: func() Cache {
+			return Cache{Hits: map[string]uint64{"ac": 5}, Misses: map[string]uint64{"ac": 6, "cas": 7}}
+		},
+		Build: buildinfo.Read(),
+	})
+}
+
+func TestTheMetricsObeyTheConventionsOfPrometheus(t *testing.T) {
+	problems, err := testutil.GatherAndLint(newRegistry(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestGatesShowWhatTheyHoldAndWhyTheyShed(t *testing.T) {
+	const want = `
+# HELP levee_gate_in_use Cost of the permits that are out, in the gate's unit.
+# TYPE levee_gate_in_use gauge
+levee_gate_in_use{gate="idle"} 0
+levee_gate_in_use{gate="write"} 7
+# HELP levee_account_in_use_bytes Bytes charged to an account now; only of accounts that count.
+# TYPE levee_account_in_use_bytes gauge
+levee_account_in_use_bytes{account="idle"} 0
+levee_account_in_use_bytes{account="write"} 7
+# HELP grpc_server_handled_total Calls ended, by code.
+# TYPE grpc_server_handled_total counter
+grpc_server_handled_total{grpc_code="FailedPrecondition",grpc_method="Write",grpc_service="google.bytestream.ByteStream"} 2
+grpc_server_handled_total{grpc_code="OK",grpc_method="Write",grpc_service="google.bytestream.ByteStream"} 1
+grpc_server_handled_total{grpc_code="Unimplemented",grpc_method="other",grpc_service=""} 1
+`
+	err := testutil.GatherAndCompare(newRegistry(t), strings.NewReader(want),
+		"levee_gate_in_use", "levee_account_in_use_bytes", "grpc_server_handled_total")
+	if err != nil {
+		t.Error(err)
+	}
+	body := scrape(t, newRegistry(t))
+	for _, want := range []string{
+		`levee_gate_shed_total{gate="write",reason="busy"} 1`,
+		`levee_gate_shed_total{gate="write",reason="too_large"} 1`,
+		`levee_gate_shed_total{gate="write",reason="pressure"} 0`,
+		`levee_gate_wait_seconds_count{gate="write"} 1`,
+		`levee_pressure_level 0`,
+		`levee_memory_limit_bytes 5.36870912e+08`,
+		`levee_bazel_hits_total{kind="ac"} 5`,
+		`levee_build_info{`,
+		`go_goroutines `,
+		`process_resident_memory_bytes `,
+	} {
+		if !strings.Contains(body, "\n"+want) {
+			t.Errorf("no line %s", want)
+		}
+	}
+}
+
+// A client can name keys, instances, blobs and methods. None of it may make a series.
+func TestTheNumberOfSeriesDoesNotDependOnClients(t *testing.T) {
+	k := newKernel(t)
+	g, err := k.NewGate(gate.Options{Name: "keyed", Limit: 1 << 30, MaxCost: 1 << 30}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(Sources{Status: k.Status})
+	count := func() int {
+		n, err := testutil.GatherAndCount(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := count()
+	for i := range 1000 {
+		key := fmt.Sprintf("client-%d", i)
+		p, err := g.TryAdmit(key, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Release()
+		if _, err := g.TryAdmit(key, 1<<40); err == nil {
+			t.Fatal("admitted above the largest cost")
+		}
+	}
+	if after := count(); after != before {
+		t.Errorf("%d series before, %d after", before, after)
+	}
+	const most = 200 // with three gates; each gate adds 8 + the reasons
+	if before > most {
+		t.Errorf("%d series, more than %d", before, most)
+	}
+}
+
+func scrape(t *testing.T, r Registry) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if w.Code != http.StatusOK {
+		t.Fatalf("status %d: %s", w.Code, w.Body)
+	}
+	body, err := io.ReadAll(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
