@@ -143,8 +143,11 @@ func (m cgroupMount) chain(group string) []string {
 	}
 	top := path.Clean("/" + m.point)
 	dir := path.Clean(top + "/" + rest)
+	if !below(dir, top) {
+		dir = top
+	}
 	var dirs []string
-	for below(dir, top) {
+	for {
 		dirs = append(dirs, strings.TrimPrefix(dir, "/"))
 		if dir == top || dir == "/" {
 			break
