@@ -25,7 +25,7 @@
 //
 // Between two escalations there is a fresh collection, because what looks like use may be garbage. While the level is
 // above normal and nothing has been collected for two seconds, the governor collects by itself: a level that waits for
-// somebody to allocate would never fall in a server that sheds everything.
+// somebody to allocate would never fall in a server that sheds everything. At shed it does so sooner if that is cheap.
 //
 // Three more rules override the shares. A meter that cannot be read counts as at least evict, and says so. A process
 // whose use, garbage included, has reached 0.95 of the limit counts as at least evict and returns its free memory to

@@ -21,6 +21,9 @@ const (
 	// staleGC is the age from which a collection's result no longer says what is live, while the level is above normal.
 	staleGC = 2 * time.Second
 
+	// freshGC is the least such age, for a heap that is cheap to collect, while the level is shed.
+	freshGC = 2 * interval
+
 	// blindFor is how long the last good measurement stands in for a meter that cannot be read. Longer would keep a
 	// server at shed for ever on a figure nobody can check; evict, the floor of a blind governor, stays.
 	blindFor = 10 * time.Second

@@ -110,6 +110,22 @@ func TestTheGovernorCollectsEveryTwoSecondsWhileAboveNormal(t *testing.T) {
 	})
 }
 
+func TestTheGovernorCollectsSoonerWhileItSheds(t *testing.T) {
+	for took, want := range map[time.Duration]int{
+		time.Millisecond:       27, // every half second, and a tick
+		50 * time.Millisecond:  16, // a twentieth of the time: every second, and a tick
+		500 * time.Millisecond: 8,  // every two seconds, as at any level above normal
+	} {
+		onMachine(t, Process, func(m *machine) {
+			m.set(func() { m.mu.gcTakes = took; m.mu.live = 700 * mib; m.runtimeCollects() })
+			m.pass(20 * time.Second)
+			if n := len(m.collections()); n < want-1 || n > want+2 {
+				t.Errorf("%d collections of %v in 20 s at shed, want about %d", n, took, want)
+			}
+		})
+	}
+}
+
 func TestAMeterErrorCountsAsEvictAndSaysSo(t *testing.T) {
 	for _, scope := range []Scope{Group, Process} {
 		onMachine(t, scope, func(m *machine) {

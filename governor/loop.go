@@ -20,8 +20,9 @@ type loop struct {
 	good   measurement // the last that could be read
 	goodAt time.Time
 
-	gcWindow gcWindow
-	ownGCs   uint64
+	gcWindow  gcWindow
+	ownGCs    uint64
+	ownGCTook time.Duration // the last of them
 
 	longLogged bool // shedding for over a minute was logged
 	badLogged  bool // the meter error was logged
@@ -38,7 +39,7 @@ func (g *Governor) step(now time.Time) {
 		r = g.sense(now)
 	}
 	// A blind governor's floor needs no collection: nothing that one frees could lower it.
-	if r.Level > Normal && r.Cause != CauseMeter && now.Sub(g.loop.lastGC) >= staleGC {
+	if r.Level > Normal && r.Cause != CauseMeter && now.Sub(g.loop.lastGC) >= g.loop.staleAfter(r.Level) {
 		g.collectNow(r)
 		now = time.Now()
 		r = g.sense(now)
@@ -68,7 +69,19 @@ func (g *Governor) enter(level Level, now time.Time) {
 	g.level.Store(int32(level))
 }
 
+// staleAfter is the age from which a collection's result says too little. Shed turns work away that might be served
+// again, and nobody allocates meanwhile, so there the governor asks sooner, as long as its collections stay below a
+// twentieth of the time.
+func (l *loop) staleAfter(level Level) time.Duration {
+	if level < Shed {
+		return staleGC
+	}
+	return min(max(20*l.ownGCTook, freshGC), staleGC)
+}
+
 func (g *Governor) collectNow(r Reading) {
+	start := time.Now()
+	defer func() { g.loop.ownGCTook = time.Since(start) }()
 	if r.UseBytes >= brink(r.Limit) {
 		g.giveBack()
 	} else {

@@ -31,6 +31,7 @@ type machine struct {
 		live, garbage int64 // of the Go heap, in truth
 		liveSeen      int64 // by the last collection
 		cycles        uint64
+		gcTakes       time.Duration // by the clock, per own collection
 		limitedCycle  uint64
 		other         int64 // anonymous memory that is not our heap
 		cache, slab   int64 // clean page cache, reclaimable slab
@@ -97,6 +98,10 @@ func (m *machine) want(level Level, cause Cause) {
 }
 
 func (m *machine) collect(giveBack bool) {
+	m.mu.Lock()
+	takes := m.mu.gcTakes
+	m.mu.Unlock()
+	time.Sleep(takes)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.collections = append(m.mu.collections, m.g.Level())
