@@ -114,18 +114,28 @@ func (p Plan) largest(n int) []PlannedLine {
 
 // remedy says how far the line's setting would have to be lowered if it alone were.
 func (p Plan) remedy(l PlannedLine) string {
+	less := p.surplus(l.Line)
+	if less >= l.Units {
+		return fmt.Sprintf("%s = %s, not enough alone", l.Setting, l.units(l.Units))
+	}
+	left := l.Units - less
+	if l.Unit == "byte" && left >= bytesize.MiB {
+		// Rounded down, so that the figure as printed can be written into the configuration and fits.
+		left /= bytesize.MiB
+		return fmt.Sprintf("%s = %s, lower it by %s to %dMiB", l.Setting, l.units(l.Units), l.units(less), left)
+	}
+	return fmt.Sprintf("%s = %d, lower it by %d to %d", l.Setting, l.Units, less, left)
+}
+
+// surplus is how many units of the line are too many, if no other line is lowered. It may be more than there are.
+func (p Plan) surplus(l Line) int64 {
 	// A byte less of live Go memory is a byte less; a byte less of anything else is a byte more of GOMEMLIMIT, of which
 	// 0.55 may be live.
-	excess := float64(p.GoLive) - liveShare*float64(p.GoMemLimit)
+	excess := float64(p.GoLive) - liveShare*float64(p.GoMemLimit) + 1 // GoLiveMost is cut to whole bytes
 	if l.Kind != KindGo {
 		excess /= liveShare
 	}
-	units := math.Ceil(excess / float64(l.PerUnit))
-	left := int64(float64(l.Units) - units)
-	if left < 1 {
-		return fmt.Sprintf("%s = %s, not enough alone", l.Setting, l.units(l.Units))
-	}
-	return fmt.Sprintf("%s = %s, lower it by %s to %s", l.Setting, l.units(l.Units), l.units(l.Units-left), l.units(left))
+	return int64(min(math.Ceil(excess/float64(l.PerUnit)), math.MaxInt64/2))
 }
 
 // needed is the least limit that holds the plan, rounded up to a whole MiB.
