@@ -25,10 +25,14 @@ type Sources struct {
 	Build  buildinfo.Info
 }
 
-// RPC counts calls of the gRPC listener. Methods that the server does not have must come folded into one.
+// RPC is the state of the gRPC listener. Methods that the server does not have must come folded into one.
 type RPC struct {
-	Started map[string]uint64 // by full method: /google.bytestream.ByteStream/Write
-	Handled []Handled
+	Connections, Streams int
+	BufferedBytes        int64             // received, not yet read by handlers
+	Started              map[string]uint64 // by full method: /google.bytestream.ByteStream/Write
+	Handled              []Handled
+	Refused              uint64            // streams above those announced per connection
+	Cut                  map[string]uint64 // connections that the server ended, by reason
 }
 
 // Handled counts the calls of a method that ended with a code.
@@ -37,12 +41,14 @@ type Handled struct {
 	Count        uint64
 }
 
-// Store is the state of the blob store.
+// Store is the state of the blob store. Bytes, UploadBytes and UnlinkingBytes together stay below MaxBytes.
 type Store struct {
-	Bytes, MaxBytes            int64
-	Blobs, MaxBlobs            int64
-	Uploads                    int64 // unfinished
-	EvictedBlobs, EvictedBytes uint64
+	Bytes, UploadBytes, UnlinkingBytes, MaxBytes int64
+	Blobs, MaxBlobs                              int64
+	ActiveUploads, ParkedUploads                 int64
+	EvictedBlobs, EvictedBytes, Forgotten        uint64
+	FreeBytes, MinFreeBytes                      int64
+	Shedding                                     string // why writes are shed: "", "disk_full", "min_free"
 }
 
 // Cache counts look-ups by what was looked up: "ac", "cas".
