@@ -1,0 +1,214 @@
+package bazel
+
+import (
+	"math"
+	"runtime"
+	"time"
+
+	"github.com/leveehq/levee"
+	"github.com/leveehq/levee/gate"
+)
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+
+	copyBuffer   = 64 * kib // between a stream and the store
+	maxReadChunk = mib      // larger buffers must not be pooled
+	smallMemory  = 1 << 30  // below it, windows and chunks are halved
+)
+
+// Measured bytes of what is counted by number. TestEachUnitOfThePlanCostsWhatItSays holds them.
+const (
+	// perStream is a stream's state in the transport, its goroutine with a grown stack, and what a handler keeps before it
+	// has a permit (a name, parse buffers). The door window comes on top.
+	perStream = 9 * kib
+
+	// perConnection is the transport's state of one connection: two goroutines, frame buffers, two header tables.
+	perConnection = 64 * kib
+
+	// perHTTPConnection is net/http's: a goroutine, two bufio buffers of 4 KiB, header maps.
+	perHTTPConnection = 24 * kib
+
+	// perDecoder is what a streaming zstd decoder takes besides its frame's window: room for two blocks beyond it, one
+	// block in and one out, tables.
+	perDecoder = 832 * kib
+
+	// perEncoder is one pooled encoder with its tables.
+	perEncoder = 1536 * kib
+)
+
+// Kernel buffers that are set on accepted sockets. The kernel doubles both.
+const (
+	socketReceive     = 256 * kib // at least a stream's window
+	socketSend        = 64 * kib
+	httpSocketReceive = 128 * kib
+	httpSocketSend    = 64 * kib
+)
+
+// fill replaces what is zero. What one setting implies for another is taken from the one that was given, so that only
+// two given settings can contradict each other.
+//
+// The shares are of the memory limit. Together with the store's index (15 % of what may be live) they stay below 0.55 of
+// GOMEMLIMIT, which is about two thirds of the limit on the smallest machine and nine tenths on a large one. A floor is
+// what makes a share useful on 512 MiB; a ceiling is where more would only lengthen queues on disk and processor.
+func (o *Options) fill(limit int64) {
+	small := limit < smallMemory
+	set(&o.DoorWindow, 16*kib)
+	set(&o.Window, pick(small, 128*kib, 256*kib))
+	set(&o.ReadChunk, pick(small, 128*kib, 256*kib))
+	set(&o.MaxStreams, int(clamp(limit/(200*kib), 2560, 6144)))
+	set(&o.MaxStreamsPerConnection, min(200, o.MaxStreams))
+	set(&o.MaxConnections, int(clamp(limit/(5*mib), 96, 1024)))
+	set(&o.MaxHTTPConnections, int(clamp(limit/(8*mib), 64, 1024)))
+	set(&o.MaxWrites, min(int(clamp(limit/20/o.identityCost(), 1, 1024)), o.MaxStreams))
+	set(&o.WriteWait, 10*time.Second)
+	set(&o.WriteQueue, o.MaxStreams)
+	set(&o.ReadWait, 10*time.Second)
+	set(&o.ReadStall, 60*time.Second)
+	set(&o.MessageWait, 10*time.Second)
+	set(&o.MaxBatch, 2*mib)
+	set(&o.ReadMemory, clamp(limit/42, 12*mib, 256*mib))
+	set(&o.BatchMemory, clamp(limit/42, 12*mib, 256*mib))
+	set(&o.BatchReadMemory, clamp(limit/64, 8*mib, 128*mib))
+	set(&o.ACMemory, clamp(limit/85, 6*mib, 128*mib))
+	set(&o.FindMissingMemory, clamp(limit/64, 8*mib, 64*mib))
+	if o.FairBy == "" {
+		o.FairBy = FairByPeer
+	}
+}
+
+// Costs in bytes of one call of each kind, and of the largest one.
+
+func (o *Options) identityCost() int64 { return int64(o.Window) + copyBuffer }
+
+func (o *Options) compressedCost(frameWindow int64) int64 {
+	return o.identityCost() + perDecoder + frameWindow
+}
+
+func (o *Options) httpWriteCost() int64 { return copyBuffer }
+
+// readCost of a chunk: its buffer, and for a compressed one that of the frame.
+func (o *Options) readCost(chunk int64, compressed bool) int64 {
+	if compressed {
+		return bufferSize(chunk) + bufferSize(frameBound(chunk))
+	}
+	return bufferSize(chunk)
+}
+
+// maxBatchMessage is the largest BatchUpdateBlobs message: a payload of MaxBatch in blobs of 100 bytes comes with as much
+// again in digests and tags, three quarters of it.
+func (o *Options) maxBatchMessage() int64 { return 2*o.MaxBatch + 64*kib }
+
+// batchCost of a message of n bytes: one blob of it at a time is in memory, and the response, which for blobs of a few
+// bytes is as long as the message.
+func (o *Options) batchCost(n int64) int64 { return n + n/2 + 32*kib }
+
+// maxBatchCost is the largest use of the gate of messages that carry data in.
+func (o *Options) maxBatchCost() int64 {
+	return max(o.batchCost(o.maxBatchMessage()), o.acCost(o.maxACBody()+maxACRequest))
+}
+
+// acCost of an action result of n bytes: the bytes, what they refer to (a digest is 72 bytes there and up to 140 here),
+// the digests of trees, up to maxRefs at once, and a buffer to read trees through.
+func (o *Options) acCost(n int64) int64 { return 3*n + maxRefs*perRef + 32*kib }
+
+// maxACCost is the largest: a body of a whole batch, inlining another, asked for by the longest request.
+func (o *Options) maxACCost() int64 { return o.acCost(o.maxACBody()) + o.MaxBatch + 4*maxACRequest }
+
+// maxACBody is the largest action result that gRPC takes and gives.
+func (o *Options) maxACBody() int64 { return o.MaxBatch }
+
+func (o *Options) findMissingCost(n int64) int64 { return n + perFindMissing }
+
+// encoders is the number of pooled encoders and of batch decoders.
+func encoders() int { return runtime.GOMAXPROCS(0) }
+
+// exemptStreams is the door's reserve for calls that are never shed.
+func (o *Options) exemptStreams() int { return max(16, o.MaxStreams/16) }
+
+func (o *Options) makeGates(k *levee.Kernel) (g gates, err error) {
+	half := func(n int64) int64 { return max(1, n/2) }
+	mk := func(dst **gate.Gate, shedOnPressure bool, opt gate.Options) {
+		if err == nil {
+			*dst, err = k.NewGate(opt, shedOnPressure)
+		}
+	}
+	streams := int64(o.MaxStreams)
+	mk(&g.streams, false, gate.Options{Name: "streams", Limit: streams,
+		PerKey: max(1, streams-streams/8), PerKeyContended: half(streams)})
+	exempt := int64(o.exemptStreams())
+	mk(&g.exempt, false, gate.Options{Name: "streams_reserved", Limit: exempt, PerKeyContended: half(exempt)})
+	mk(&g.connections, false, gate.Options{Name: "connections", Limit: int64(o.MaxConnections)})
+	mk(&g.httpConnections, false, gate.Options{Name: "http_connections", Limit: int64(o.MaxHTTPConnections)})
+
+	bytes := func(name string, limit, largest int64, queue int, wait time.Duration) gate.Options {
+		return gate.Options{Name: name, Limit: limit, PerKeyContended: half(limit), MaxCost: max(limit, largest), Queue: queue, Wait: wait}
+	}
+	all := o.MaxStreams + o.MaxHTTPConnections // nobody else can wait
+	mk(&g.write, true, bytes("write", int64(o.MaxWrites)*o.identityCost(), o.compressedCost(maxFrameWindow), o.WriteQueue, o.WriteWait))
+	mk(&g.batchUpdate, true, bytes("batch_update", o.BatchMemory, o.maxBatchCost(), all, o.WriteWait))
+	mk(&g.read, false, bytes("read", o.ReadMemory, o.readCost(int64(o.ReadChunk), true), all, o.ReadWait))
+	mk(&g.batchRead, false, bytes("batch_read", o.BatchReadMemory, o.maxBatchReadCost(), all, o.ReadWait))
+	mk(&g.ac, false, bytes("ac", o.ACMemory, o.maxACCost(), o.MaxStreams, acWait))
+	mk(&g.findMissing, false, bytes("find_missing", o.FindMissingMemory, o.findMissingCost(0), all, o.ReadWait))
+	g.cpu = o.CPU
+	if g.cpu == nil {
+		mk(&g.cpu, false, gate.Options{Name: "cpu", Limit: int64(runtime.GOMAXPROCS(0)), Queue: math.MaxInt32, Wait: o.ReadStall})
+	}
+	return g, err
+}
+
+// addLines registers what the front ends may hold. Each gate's line is its largest use: its limit, or one larger call that
+// is served alone.
+func (o *Options) addLines(k *levee.Kernel, g gates) {
+	counted := func(account string, kind levee.Kind, gt *gate.Gate, unit string, n, per int64, setting, note string) {
+		k.AddLine(levee.Line{Account: account, Kind: kind, Units: n, Unit: unit, PerUnit: per, Setting: setting, Note: note,
+			InUse: func() int64 { return gt.Stats().InUse * per }})
+	}
+	inBytes := func(gt *gate.Gate, n int64, setting, note string) {
+		counted(gt.Name(), levee.KindGo, gt, "byte", n, 1, setting, note)
+	}
+	counted("streams", levee.KindGo, g.streams, "stream", int64(o.MaxStreams), o.streamBytes(), "bazel.max_streams",
+		"A stream that waits: its door window and its state.")
+	counted("streams_reserved", levee.KindGo, g.exempt, "stream", int64(o.exemptStreams()), o.streamBytes(), "bazel.max_streams",
+		"Streams for calls that are never shed: capabilities, health, write status.")
+	counted("connections", levee.KindGo, g.connections, "connection", int64(o.MaxConnections), perConnection, "bazel.max_connections",
+		"Frame buffers, header tables and goroutines of a gRPC connection.")
+	counted("http_connections", levee.KindGo, g.httpConnections, "connection", int64(o.MaxHTTPConnections), perHTTPConnection, "bazel.max_connections",
+		"Buffers and goroutine of a connection of the HTTP cache.")
+	counted("sockets", levee.KindKernel, g.connections, "connection", int64(o.MaxConnections), 2*(int64(max(socketReceive, o.Window))+socketSend), "bazel.max_connections",
+		"Kernel buffers of a gRPC connection; the kernel doubles what is set.")
+	counted("http_sockets", levee.KindKernel, g.httpConnections, "connection", int64(o.MaxHTTPConnections), 2*(httpSocketReceive+httpSocketSend), "bazel.max_connections",
+		"Kernel buffers of an HTTP connection.")
+
+	inBytes(g.write, max(int64(o.MaxWrites)*o.identityCost(), o.compressedCost(maxFrameWindow)), "bazel.max_writes",
+		"Windows, copy buffers and decoders of admitted writes.")
+	inBytes(g.batchUpdate, max(o.BatchMemory, o.maxBatchCost()), "bazel.batch_memory",
+		"Messages of BatchUpdateBlobs and UpdateActionResult.")
+	inBytes(g.read, max(o.ReadMemory, o.readCost(int64(o.ReadChunk), true)), "bazel.read_memory",
+		"Chunks of blobs on their way out.")
+	inBytes(g.batchRead, max(o.BatchReadMemory, o.maxBatchReadCost()), "bazel.batch_read_memory",
+		"Responses of BatchReadBlobs and GetTree.")
+	inBytes(g.ac, max(o.ACMemory, o.maxACCost()), "bazel.ac_memory", "Action results being checked and sent.")
+	inBytes(g.findMissing, max(o.FindMissingMemory, o.findMissingCost(0)), "bazel.find_missing_memory", "Responses of FindMissingBlobs.")
+	k.AddLine(levee.Line{Account: "zstd", Kind: levee.KindGo, Units: int64(encoders()), Unit: "processor", PerUnit: perEncoder + perBatchDecoder(o.MaxBatch),
+		Setting: "GOMAXPROCS", Note: "Pooled encoders, and decoders of compressed blobs in batches."})
+}
+
+func (o *Options) streamBytes() int64 { return int64(o.DoorWindow) + perStream }
+
+func set[T int | int64 | time.Duration](p *T, v T) {
+	if *p == 0 {
+		*p = v
+	}
+}
+
+func pick(cond bool, a, b int) int {
+	if cond {
+		return a
+	}
+	return b
+}
+
+func clamp(n, lo, hi int64) int64 { return max(lo, min(n, hi)) }
