@@ -23,6 +23,11 @@ type Options struct {
 	// held to the value divided by its round-trip time; too high and the plan holds fewer connections.
 	Receive, Send int
 
+	// SmallRead bounds what one Read into a buffer of up to 4 KiB returns; 0 is no bound. net/http sizes the map of a
+	// request's header by the lines that it finds in its buffer of 4 KiB, so a client that sends a thousand empty fields in
+	// one packet makes it set 80 KiB aside before the first is parsed. Too low and small bodies take many reads.
+	SmallRead int
+
 	// Shed is told about every connection that was closed at once, for the log; it must not block. nil is nobody.
 	Shed func(err error)
 }
@@ -85,7 +90,7 @@ func (o Options) wrap(c net.Conn, p *gate.Permit) (net.Conn, error) {
 			return nil, fmt.Errorf("set send buffer: %w", err)
 		}
 	}
-	return &tcpConn{TCPConn: t, permit: p}, nil
+	return &tcpConn{TCPConn: t, permit: p, smallRead: o.SmallRead}, nil
 }
 
 // Peer is the fairness key of an address: the IP without port and zone, an IPv4 address written as one. What is no IP
@@ -107,7 +112,15 @@ func Peer(a net.Addr) string {
 
 type tcpConn struct {
 	*net.TCPConn
-	permit *gate.Permit // nil if nothing bounds connections
+	permit    *gate.Permit // nil if nothing bounds connections
+	smallRead int
+}
+
+func (c *tcpConn) Read(p []byte) (int, error) {
+	if c.smallRead > 0 && len(p) <= 4096 {
+		p = p[:min(len(p), c.smallRead)]
+	}
+	return c.TCPConn.Read(p)
 }
 
 // Close closes the connection, and then makes room for the next one. Servers close twice; a permit counts once.

@@ -110,6 +110,21 @@ func TestSocketBuffersAreTheOnesAskedFor(t *testing.T) {
 	}
 }
 
+func TestOnlySmallReadsAreBounded(t *testing.T) {
+	l := listenTCP(t, Options{SmallRead: 100})
+	c := dial(t, l)
+	s := accept(t, l)
+	if _, err := c.Write(make([]byte, 9000)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Read(make([]byte, 4096)); n != 100 || err != nil {
+		t.Errorf("a small read returned %d bytes, %v", n, err)
+	}
+	if n, err := io.ReadAtLeast(s, make([]byte, 10000), 8900); n != 8900 || err != nil {
+		t.Errorf("a large read returned %d bytes, %v", n, err)
+	}
+}
+
 func TestAWrappedConnectionStillTakesSendfile(t *testing.T) {
 	l := listenTCP(t, Options{})
 	dial(t, l)
