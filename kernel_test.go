@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
+	"reflect"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -261,6 +262,35 @@ func TestStatusShowsEverythingAsJSON(t *testing.T) {
 	} {
 		if !strings.Contains(string(text), part) {
 			t.Errorf("no %s in %s", part, text)
+		}
+	}
+}
+
+func TestEveryFigureOfAGateIsInStatus(t *testing.T) {
+	var from gate.Stats
+	v := reflect.ValueOf(&from).Elem()
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.Int, reflect.Int64:
+			f.SetInt(int64(i + 1))
+		case reflect.Uint64:
+			f.SetUint(uint64(i + 1))
+		case reflect.Float64:
+			f.SetFloat(float64(i + 1))
+		case reflect.String:
+			f.SetString("name")
+		case reflect.Slice:
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+		case reflect.Map:
+			f.Set(reflect.MakeMap(f.Type()))
+		}
+	}
+	to := reflect.ValueOf(gateStatus(from))
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		got := to.FieldByName(name)
+		if !got.IsValid() || !reflect.DeepEqual(got.Interface(), v.Field(i).Interface()) {
+			t.Errorf("%s is lost on the way into Status", name)
 		}
 	}
 }

@@ -35,6 +35,7 @@ type GateStatus struct {
 	Keys              int                    `json:"keys"`
 	Admitted          uint64                 `json:"admitted"`
 	AdmittedAfterWait uint64                 `json:"admitted_after_wait"`
+	HandedOn          uint64                 `json:"handed_on"`
 	WaitSeconds       float64                `json:"wait_seconds"`
 	WaitBuckets       []uint64               `json:"wait_buckets"` // cumulative, per gate.WaitBounds
 	Canceled          uint64                 `json:"canceled"`
@@ -44,8 +45,8 @@ type GateStatus struct {
 func gateStatus(s gate.Stats) GateStatus {
 	return GateStatus{
 		Name: s.Name, InUse: s.InUse, Limit: s.Limit, Held: s.Held, Queued: s.Queued, QueueLimit: s.QueueLimit,
-		Keys: s.Keys, Admitted: s.Admitted, AdmittedAfterWait: s.AdmittedAfterWait, WaitSeconds: s.WaitSeconds,
-		WaitBuckets: s.WaitBuckets, Canceled: s.Canceled, Shed: s.Shed,
+		Keys: s.Keys, Admitted: s.Admitted, AdmittedAfterWait: s.AdmittedAfterWait, HandedOn: s.HandedOn,
+		WaitSeconds: s.WaitSeconds, WaitBuckets: s.WaitBuckets, Canceled: s.Canceled, Shed: s.Shed,
 	}
 }
 
