@@ -22,6 +22,7 @@ type fleet struct {
 // has some jitter from a fixed seed, so that no two events fall together and each run is the same.
 func simulate(t *testing.T, g *Gate, fleets []fleet, d time.Duration) []float64 {
 	t.Helper()
+	var mu sync.Mutex
 	served := make([]float64, len(fleets))
 	ctx, stop := context.WithTimeout(context.Background(), d)
 	defer stop()
@@ -41,7 +42,9 @@ func simulate(t *testing.T, g *Gate, fleets []fleet, d time.Duration) []float64 
 					}
 					work := jitter(f.work)
 					time.Sleep(work)
+					mu.Lock()
 					served[i] += float64(f.cost) * work.Seconds()
+					mu.Unlock()
 					p.Release()
 					time.Sleep(jitter(f.think))
 				}

@@ -124,6 +124,9 @@ func (g *Gate) enter(p *Permit, key string, queue bool) (*waiter, *Shed) {
 	w := &waiter{permit: p, since: time.Now(), ready: make(chan struct{}), patience: g.o.Wait / firstPatience}
 	w.value = w
 	g.queueLocked(w, g.activeLocked(k, hash, key))
+	if w.settled { // it had its turn before those who are there
+		return nil, nil
+	}
 	return w, nil
 }
 

@@ -15,7 +15,7 @@ func TestAWaiterThatCancelsWakesTheNext(t *testing.T) {
 		holder := admit(g, "k", 3)
 		large := admit(g, "k", 4)
 		small := admit(g, "k", 1)
-		if large.done || small.done {
+		if large.done() || small.done() {
 			t.Fatal("admitted out of order or without room")
 		}
 		large.cancel(nil)
@@ -68,7 +68,7 @@ func TestWaitingTooLongIsAShedAndNotACancellation(t *testing.T) {
 		holder := admit(g, "a", 6)
 		late := admit(g, "b", 3)
 		advance(7*time.Second - 1)
-		if late.done {
+		if late.done() {
 			t.Fatal("shed before its time")
 		}
 		advance(1)
@@ -216,11 +216,11 @@ func TestALimitBelowWhatIsInUseTakesNothingBack(t *testing.T) {
 			t.Fatalf("%d in use under a limit of %d, want 4 under 1", s.InUse, s.Limit)
 		}
 		a.release()
-		if c.done {
+		if c.done() {
 			t.Fatal("granted above the limit")
 		}
 		b.release()
-		if !c.admitted() || d.done {
+		if !c.admitted() || d.done() {
 			t.Fatal("the new limit has room for one")
 		}
 		c.release()

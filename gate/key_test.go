@@ -66,15 +66,15 @@ func TestAKeyAloneMayHoldMoreThanAKeyBesideAnother(t *testing.T) {
 		if !second.admitted() {
 			t.Fatal("the quiet key has room for three more")
 		}
-		if s := g.Stats(); s.InUse != 8 || hot[7].done {
+		if s := g.Stats(); s.InUse != 8 || hot[7].done() {
 			t.Fatalf("%d in use, want 4 of each key", s.InUse)
 		}
 		hot[3].release()
-		if !hot[7].admitted() || hot[8].done {
+		if !hot[7].admitted() || hot[8].done() {
 			t.Fatal("below its contended limit the hot key gets exactly one more")
 		}
 		quiet.release()
-		if hot[8].done {
+		if hot[8].done() {
 			t.Fatal("the other key still holds")
 		}
 		second.release()
@@ -82,7 +82,7 @@ func TestAKeyAloneMayHoldMoreThanAKeyBesideAnother(t *testing.T) {
 			t.Fatalf("%d in use by %d keys: the hot key is alone again and must be woken up to 7", s.InUse, s.Keys)
 		}
 		for _, c := range hot {
-			if !c.done {
+			if !c.done() {
 				t.Fatal("a waiter was forgotten")
 			}
 			if c.permit != nil {
@@ -102,7 +102,7 @@ func TestAWaitingKeyContendsAndStopsWhenItLeaves(t *testing.T) {
 				other := admit(g, "other", 8) // fits only when the gate is empty
 				advance(time.Second)
 				more := admit(g, "hot", 1)
-				if more.done {
+				if more.done() {
 					t.Fatal("another key waits, so the contended limit holds")
 				}
 				if how == "cancel" {
@@ -111,7 +111,7 @@ func TestAWaitingKeyContendsAndStopsWhenItLeaves(t *testing.T) {
 				} else {
 					advance(59 * time.Second)
 				}
-				if !other.done || !more.admitted() {
+				if !other.done() || !more.admitted() {
 					t.Fatal("alone again, with room below its own limit, and not woken")
 				}
 				first.release()
@@ -129,11 +129,11 @@ func TestACostAboveItsKeysLimitIsAdmittedWhenTheKeyHoldsNothing(t *testing.T) {
 		one := admit(g, "k", 1)
 		large := admit(g, "k", 6)
 		behind := admit(g, "k", 1)
-		if large.done || behind.done {
+		if large.done() || behind.done() {
 			t.Fatal("admitted above the key's limit, or out of order")
 		}
 		one.release()
-		if !large.admitted() || behind.done {
+		if !large.admitted() || behind.done() {
 			t.Fatal("the key holds nothing, so its large one goes, alone")
 		}
 		large.release()
@@ -157,7 +157,7 @@ func TestWithinAKeyTheFirstToComeIsTheFirstToGo(t *testing.T) {
 		holder.release()
 		for i, c := range waiters {
 			for _, later := range waiters[i+1:] {
-				if later.done && !c.done {
+				if later.done() && !c.done() {
 					t.Fatalf("waiter %d was overtaken", i)
 				}
 			}

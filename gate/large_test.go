@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 // stream keeps n callers of one key busy with small costs until ctx ends, and returns a func that tells how many were
 // served so far and the longest wait among them.
 func stream(ctx context.Context, g *Gate, key string, n int, work time.Duration) func() (served int, longest time.Duration) {
+	var mu sync.Mutex
 	var count int
 	var worst time.Duration
 	for i := range n {
@@ -23,13 +25,19 @@ func stream(ctx context.Context, g *Gate, key string, n int, work time.Duration)
 				if err != nil {
 					return
 				}
+				mu.Lock()
 				count, worst = count+1, max(worst, p.Waited())
+				mu.Unlock()
 				time.Sleep(work)
 				p.Release()
 			}
 		}()
 	}
-	return func() (int, time.Duration) { return count, worst }
+	return func() (int, time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		return count, worst
+	}
 }
 
 // O4: sixty seconds of small requests do not starve a large one, in whatever key they are, and they go on after it.
@@ -64,6 +72,31 @@ func TestO4AStreamOfSmallOnesDoesNotStarveALargeOne(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestALargeWaiterIsServedInItsWaitIfPermitsAreHeldForAQuarterOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const wait = 16 * time.Second
+		g := mustNew(t, Options{Limit: 8, Queue: 100, Wait: wait})
+		ctx, stop := context.WithCancel(context.Background())
+		stream(ctx, g, "small", 8, wait/4-time.Millisecond)
+		advance(10 * time.Second)
+		large := admit(g, "large", 8)
+		stream(ctx, g, "small", 8, wait/4-time.Millisecond)
+		advance(wait)
+		if !large.admitted() {
+			t.Fatalf("got %v", large.err)
+		}
+		// It begins to gather with the first release, of which there are eight in a quarter of the wait, and the third time
+		// ends after 1+1+2+2+4 sixteenths.
+		if w := large.permit.Waited(); w > wait/4/8+wait*10/16 {
+			t.Errorf("waited %v", w)
+		}
+		large.release()
+		stop()
+		advance(wait)
+		wantEmpty(t, g)
+	})
 }
 
 // O4: a large waiter behind a permit that is never given back holds up the small ones for its stated bound and no more.
@@ -111,17 +144,16 @@ func TestLargeWaitersThatComeAndLeaveDoNotStopTheGate(t *testing.T) {
 		stats := stream(ctx, g, "small", 20, 100*time.Millisecond)
 		advance(time.Second)
 		before, _ := stats()
-		for range 100 {
-			var large []*call
-			for range 5 {
-				large = append(large, admit(g, "large", 8))
+		var row []*call // two at any time
+		for range 200 {
+			row = append(row, admit(g, "large", 8))
+			advance(150 * time.Millisecond)
+			if n := len(row); n > 1 {
+				row[n-2].cancel(nil)
+				synctest.Wait()
 			}
-			advance(300 * time.Millisecond)
-			for _, c := range large {
-				c.cancel(nil)
-			}
-			synctest.Wait()
 		}
+		row[len(row)-1].cancel(nil)
 		after, _ := stats()
 		if all := 7 * 10 * 30; after-before < all*2/5 {
 			t.Errorf("%d small ones passed in 30s, want at least two fifths of %d", after-before, all)
@@ -140,11 +172,11 @@ func TestAWaiterThatSteppedAsideIsServedFirstWhenItFits(t *testing.T) {
 		stuck := admit(g, "stuck", 2)
 		large := admit(g, "k", 4)
 		small := admit(g, "k", 1)
-		if small.done {
+		if small.done() {
 			t.Fatal("passed before the large one had its chance")
 		}
 		advance(wait/16 - 1)
-		if small.done {
+		if small.done() {
 			t.Fatal("passed before the time")
 		}
 		advance(1)
@@ -159,11 +191,11 @@ func TestAWaiterThatSteppedAsideIsServedFirstWhenItFits(t *testing.T) {
 		next.release()
 		advance(wait / 16)
 		later := admit(g, "other", 1)
-		if later.done {
+		if later.done() {
 			t.Fatal("the large one gathers again")
 		}
 		stuck.release()
-		if !large.admitted() || later.done {
+		if !large.admitted() || later.done() {
 			t.Fatal("the gate is empty and the large one is first")
 		}
 		large.release()
@@ -175,13 +207,81 @@ func TestAWaiterThatSteppedAsideIsServedFirstWhenItFits(t *testing.T) {
 	})
 }
 
+func TestAWaiterThatKeepsOutNobodyKeepsItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const wait = 16 * time.Second
+		g := mustNew(t, Options{Limit: 8, Queue: 100, Wait: wait})
+		stuck := admit(g, "stuck", 3)
+		// Of 5, a 6 does not fit; that the others would not fit either is more than the gate knows at first sight.
+		a1, a2, a3 := admit(g, "a", 6), admit(g, "a", 6), admit(g, "a", 6)
+		advance(wait / 4)
+		small := admit(g, "d", 1)
+		if small.done() {
+			t.Fatal("passed before the one whose turn it is had its chance")
+		}
+		advance(wait / 16)
+		if !small.admitted() {
+			t.Fatal("the clock must run on for those who come later")
+		}
+		small.release()
+		quiet := admit(g, "quiet", 6)
+		stuck.release()
+		for i, next := range []*call{a1, a2, quiet, a3} { // all of a's aside would be before the quiet one
+			if !next.admitted() {
+				t.Fatalf("number %d has lost its turn", i)
+			}
+			next.release()
+		}
+		wantEmpty(t, g)
+	})
+}
+
+func TestALimitFarBelowTheCostsDoesNotMakeTurnsEndless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustNew(t, Options{Limit: 1 << 62, Queue: 100, Wait: time.Minute})
+		calls := []*call{admit(g, "a", 1<<62), admit(g, "b", 1<<61), admit(g, "c", 1<<62)}
+		g.SetLimit(1)
+		for i, c := range calls {
+			if !c.admitted() {
+				t.Fatalf("number %d is not served", i)
+			}
+			c.release()
+		}
+		wantEmpty(t, g)
+	})
+}
+
+func TestAWaiterThatSteppedAsideIsNotStarvedByItsOwnKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const wait = 16 * time.Second
+		g := mustNew(t, Options{Limit: 8, PerKey: 5, Queue: 100, Wait: wait})
+		stuck := admit(g, "stuck", 5)
+		large := admit(g, "k", 4)
+		ctx, stop := context.WithCancel(context.Background())
+		stats := stream(ctx, g, "k", 20, 100*time.Millisecond)
+		advance(wait/16 + time.Millisecond)
+		if n, _ := stats(); n == 0 && g.Stats().Held < 2 || large.done() {
+			t.Fatal("the small ones pass after a sixteenth of the wait")
+		}
+		stuck.release() // now the gate has room, and only its own key is in its way
+		advance(100 * time.Millisecond)
+		if !large.admitted() {
+			t.Fatal("the small ones of its key still pass it")
+		}
+		large.release()
+		stop()
+		advance(time.Second)
+		wantEmpty(t, g)
+	})
+}
+
 func TestALargeWaiterWhoseKeyBecomesContendedStopsGathering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustNew(t, Options{Limit: 8, PerKeyContended: 4, Queue: 100, Wait: time.Minute})
 		a, b := admit(g, "hot", 3), admit(g, "hot", 4)
 		large := admit(g, "hot", 5)
 		small := admit(g, "hot", 1)
-		if large.done || small.done {
+		if large.done() || small.done() {
 			t.Fatal("no room, or out of order")
 		}
 		other := admit(g, "other", 1)
@@ -190,7 +290,7 @@ func TestALargeWaiterWhoseKeyBecomesContendedStopsGathering(t *testing.T) {
 		}
 		a.release()
 		b.release()
-		if !large.admitted() || small.done {
+		if !large.admitted() || small.done() {
 			t.Fatal("the key holds nothing, so its large one goes")
 		}
 		other.release()

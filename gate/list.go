@@ -23,6 +23,16 @@ func (l *list[T]) pushBack(n *node[T]) {
 	l.last = n
 }
 
+func (l *list[T]) pushFront(n *node[T]) {
+	n.in, n.prev, n.next = l, nil, l.first
+	if l.first == nil {
+		l.last = n
+	} else {
+		l.first.prev = n
+	}
+	l.first = n
+}
+
 func (l *list[T]) empty() bool { return l.first == nil }
 
 // leave takes the node out of its list; a node that is in none stays as it is.

@@ -2,7 +2,7 @@ package gate
 
 import (
 	"context"
-	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,32 +25,34 @@ func mustNew(tb testing.TB, o Options) *Gate {
 	return g
 }
 
-// call is one Admit on its own goroutine. Its result may be read after settle.
+// call is one Admit on its own goroutine. Its result may be read once it is done.
 type call struct {
 	key    string
 	cost   int64
 	cancel context.CancelCauseFunc
-	done   bool
+	over   atomic.Bool // set last
 	permit *Permit
 	err    error
+	came   time.Time
 	at     time.Time // when it returned
 }
 
 // admit starts a call inside a bubble and returns when everything is at rest again.
 func admit(g *Gate, key string, cost int64) *call {
-	c := &call{key: key, cost: cost}
+	c := &call{key: key, cost: cost, came: time.Now()}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.cancel = cancel
 	go func() {
 		c.permit, c.err = g.Admit(ctx, key, cost)
 		c.at = time.Now()
-		c.done = true
+		c.over.Store(true)
 	}()
 	synctest.Wait()
 	return c
 }
 
-func (c *call) admitted() bool { return c.done && c.err == nil }
+func (c *call) done() bool     { return c.over.Load() }
+func (c *call) admitted() bool { return c.done() && c.err == nil }
 
 // release gives back and returns when everything is at rest again.
 func (c *call) release() {
@@ -64,8 +66,15 @@ func advance(d time.Duration) {
 	synctest.Wait()
 }
 
+// fataler is a *testing.T or a *rapid.T.
+type fataler interface {
+	Helper()
+	Fatal(...any)
+	Fatalf(string, ...any)
+}
+
 // wantEmpty is how every test of permits ends: nothing is held, nobody waits, no key is remembered.
-func wantEmpty(tb testing.TB, g *Gate) {
+func wantEmpty(tb fataler, g *Gate) {
 	tb.Helper()
 	s := g.Stats()
 	if s.InUse != 0 || s.Held != 0 || s.Queued != 0 || s.Keys != 0 {
@@ -87,7 +96,9 @@ func wantEmpty(tb testing.TB, g *Gate) {
 // waitUntil polls for what another goroutine does in real time.
 func waitUntil(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); runtime.Gosched() {
+	poll := time.NewTicker(200 * time.Microsecond)
+	defer poll.Stop()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); <-poll.C {
 		if time.Now().After(deadline) {
 			tb.Fatalf("after 30s still not true: %s", what)
 		}

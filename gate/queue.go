@@ -157,8 +157,7 @@ func (g *Gate) settleLocked(w *waiter) {
 // leaveLocked takes out a waiter that gets nothing, and lets in those it stood before.
 func (g *Gate) leaveLocked(w *waiter) {
 	if g.mu.gathering == w {
-		// Else a row of large waiters that come and leave could keep the small ones out for ever.
-		g.openForLocked(time.Since(w.began))
+		g.abandonGatheringLocked()
 	}
 	g.settleLocked(w)
 	g.forgetIdleLocked(w.key)

@@ -18,9 +18,9 @@ type Stats struct {
 	Held              int // permits out
 	Queued            int // waiters now
 	QueueLimit        int
-	Keys              int    // active keys (holding or waiting)
-	Admitted          uint64 // since New
-	AdmittedAfterWait uint64
+	Keys              int               // active keys (holding or waiting)
+	Admitted          uint64            // since New
+	AdmittedAfterWait uint64            // through the queue, however short the wait
 	HandedOn          uint64            // granted while the caller was leaving, and passed to the next
 	WaitSeconds       float64           // total time waited by admitted ones
 	WaitBuckets       []uint64          // cumulative counts per WaitBounds, admitted after a wait or at once

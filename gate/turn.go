@@ -15,10 +15,12 @@ func (g *Gate) grantLocked() {
 	for g.mu.queued > 0 && g.someoneMayFitLocked() {
 		w := g.nextLocked()
 		switch {
-		case w == nil, g.mu.gathering == w && !g.fitsLocked(w.permit.cost):
+		case w == nil:
 			return
 		case g.fitsLocked(w.permit.cost):
 			g.grantOneLocked(w)
+		case w == g.mu.gathering:
+			return
 		case w.in == &g.mu.aside || !g.openLocked():
 			g.gatherLocked(w)
 			return
@@ -43,8 +45,7 @@ func (g *Gate) nextLocked() *waiter {
 			return w
 		}
 		// Another key came, and what w's key may hold shrank: room in the gate no longer helps it.
-		g.openForLocked(time.Since(w.began))
-		g.stopGatheringLocked()
+		g.abandonGatheringLocked()
 	}
 	if w := g.nextAsideLocked(); w != nil {
 		return w
@@ -76,6 +77,7 @@ func (g *Gate) nextAsideLocked() *waiter {
 		return nil
 	}
 	open := g.openLocked()
+	g.returnLocked(open)
 	for n := g.mu.aside.first; n != nil; n = n.next {
 		w := n.value
 		if g.keyFitsLocked(w.key, w.permit.cost) && (!open || g.fitsLocked(w.permit.cost)) {
@@ -83,6 +85,22 @@ func (g *Gate) nextAsideLocked() *waiter {
 		}
 	}
 	return nil
+}
+
+// returnLocked puts those aside that now wait for their own key back to its head: the gate's room is no longer what
+// they lack, and the small ones of their own key, which have passed them, would keep that key full for ever.
+func (g *Gate) returnLocked(open bool) {
+	var before *node[*waiter]
+	for n := g.mu.aside.last; n != nil; n = before { // the last first, so that they keep their order
+		before = n.prev
+		w := n.value
+		if !g.keyFitsLocked(w.key, w.permit.cost) && (!open || g.fitsLocked(w.permit.cost)) {
+			n.leave()
+			w.key.waiters.pushFront(n)
+			w.key.credit += g.priceLocked(w)
+			g.placeLocked(w.key)
+		}
+	}
 }
 
 // priceLocked is what w takes from its key's turn. What is served alone costs one full gate: no turn is worth more, and
@@ -137,6 +155,13 @@ func (g *Gate) stopGatheringLocked() {
 	g.mu.gathering.clock.Stop()
 	g.mu.gathering.clock = nil
 	g.mu.gathering = nil
+}
+
+// abandonGatheringLocked is for a gathering that came to nothing through no fault of the others: they get their pause all
+// the same. Else a row of large waiters that come and leave could keep the small ones out for ever.
+func (g *Gate) abandonGatheringLocked() {
+	g.openForLocked(time.Since(g.mu.gathering.began))
+	g.stopGatheringLocked()
 }
 
 // stepAsideLocked lets the others pass w, which keeps its claim: it has paid for its turn, and is granted before anybody
