@@ -80,12 +80,29 @@ type Latency struct {
 	P50, P90, P99, Max time.Duration
 }
 
-// MarshalJSON writes seconds, the unit that every other figure of the report is derived in.
+// latencyJSON is a Latency in seconds, the unit of every other time in the report.
+type latencyJSON struct {
+	N   uint64  `json:"n"`
+	P50 float64 `json:"p50_seconds"`
+	P90 float64 `json:"p90_seconds"`
+	P99 float64 `json:"p99_seconds"`
+	Max float64 `json:"max_seconds"`
+}
+
+// MarshalJSON implements json.Marshaler.
 func (l Latency) MarshalJSON() ([]byte, error) {
-	return json.Marshal(map[string]any{
-		"n": l.N, "p50_seconds": l.P50.Seconds(), "p90_seconds": l.P90.Seconds(),
-		"p99_seconds": l.P99.Seconds(), "max_seconds": l.Max.Seconds(),
-	})
+	return json.Marshal(latencyJSON{l.N, l.P50.Seconds(), l.P90.Seconds(), l.P99.Seconds(), l.Max.Seconds()})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *Latency) UnmarshalJSON(text []byte) error {
+	var j latencyJSON
+	if err := json.Unmarshal(text, &j); err != nil {
+		return err
+	}
+	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+	*l = Latency{j.N, seconds(j.P50), seconds(j.P90), seconds(j.P99), seconds(j.Max)}
+	return nil
 }
 
 func (l Latency) String() string {

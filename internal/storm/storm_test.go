@@ -238,16 +238,11 @@ func TestTheReportIsJSONAndText(t *testing.T) {
 	if !strings.Contains(text.String(), "ok: every promise was kept") || !strings.Contains(text.String(), "write timeout: 3") {
 		t.Errorf("text:\n%s", text.String())
 	}
-	var back struct {
-		Sections []struct {
-			Offered uint64
-			Latency map[string]float64
-		}
-	}
+	var back Report
 	if err := json.Unmarshal(doc.Bytes(), &back); err != nil {
 		t.Fatal(err)
 	}
-	if s := back.Sections[0]; s.Offered != 16 || s.Latency["n"] != 16 || s.Latency["p99_seconds"] <= 0 {
+	if s := back.Sections[0]; s.Offered != 16 || s.Latency.N != 16 || s.Latency.P99 <= 0 {
 		t.Errorf("JSON:\n%s", doc.String())
 	}
 }

@@ -43,8 +43,16 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Binary is the path of the command under test.
-func Binary() string { return binary }
+// Run runs the command with args to its end and returns its exit status and all that it printed.
+func Run(t testing.TB, args ...string) (status int, out string) {
+	t.Helper()
+	cmd := exec.Command(binary, args...)
+	text, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), string(text)
+}
 
 const (
 	startWait = 60 * time.Second
@@ -163,6 +171,17 @@ func (s *Server) WaitReady(wait time.Duration) error {
 // PID of the process.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
+// RSS is the resident set in bytes now, 0 if the process is gone.
+func (s *Server) RSS() int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.PID()))
+	if err != nil {
+		return 0
+	}
+	var size, resident int64
+	fmt.Sscan(string(text), &size, &resident)
+	return resident * int64(os.Getpagesize())
+}
+
 // Kill ends the process as kill -9 does, and returns when it is gone. It may be called again.
 func (s *Server) Kill() {
 	s.cmd.Process.Kill()
@@ -174,12 +193,17 @@ func (s *Server) Stop() error {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
+	return s.Wait()
+}
+
+// Wait waits for the process to end by itself, and returns an error unless it does so cleanly.
+func (s *Server) Wait() error {
 	select {
 	case <-s.exited:
 		return s.err
 	case <-time.After(stopWait):
 		s.Kill()
-		return fmt.Errorf("levee serve did not end within %s of SIGTERM\n%s", stopWait, s.log)
+		return fmt.Errorf("levee serve did not end within %s\n%s", stopWait, s.log)
 	}
 }
 

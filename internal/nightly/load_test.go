@@ -1,0 +1,211 @@
+package nightly
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leveehq/levee/internal/e2e/rig"
+	"github.com/leveehq/levee/internal/storm"
+)
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+func kept(t *testing.T, r *storm.Report) {
+	t.Helper()
+	for _, p := range r.Problems() {
+		t.Error(p)
+	}
+}
+
+// sample is one look at the server under load.
+type sample struct {
+	rss  int64
+	held int // permits of the write gate
+}
+
+// watch samples s each second until the func returned is called.
+func watch(t *testing.T, s *rig.Server) (stop func() []sample) {
+	t.Helper()
+	quit, done := make(chan struct{}), make(chan struct{})
+	var samples []sample
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(time.Second); ; {
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+			}
+			var st struct {
+				Gates []struct {
+					Name string `json:"name"`
+					Held int    `json:"held"`
+				} `json:"gates"`
+			}
+			if err := s.Status(&st); err != nil {
+				t.Error(err)
+				return
+			}
+			now := sample{rss: s.RSS()}
+			for _, g := range st.Gates {
+				if g.Name == "write" {
+					now.held = g.Held
+				}
+			}
+			samples = append(samples, now)
+		}
+	}()
+	return func() []sample {
+		close(quit)
+		<-done
+		return samples
+	}
+}
+
+// Five minutes of 4000 streams against a gate of 2500, and then of 8000, which the door holds.
+func TestFourThousandStreamsForFiveMinutesStayUnderAGibibyte(t *testing.T) {
+	s := rig.Start(t, t.TempDir(), "--memory-limit", "8GiB", "--store-max-size", "10GiB", "--bazel-window", "256KiB",
+		"--bazel-max-writes", "2500", "--bazel-max-streams", "6000", "--bazel-write-wait", "1s")
+	var flat int64
+	for _, offered := range []int{4000, 8000} {
+		stop := watch(t, s)
+		r := rig.Storm(t, s, "--writers", strconv.Itoa(offered), "--connections", "100", "--blob-size", "256KiB",
+			"--blobs-per-writer", "1000000", "--duration", "5m", "--call-timeout", "60s")
+		samples := stop()
+		kept(t, r)
+		pinned, sheds := 0, len(r.Sections[0].Shed)
+		for _, sm := range samples {
+			if sm.held == 2500 {
+				pinned++
+			}
+		}
+		if sheds == 0 || pinned < len(samples)/2 {
+			t.Errorf("void: with %d streams nothing was shed, or the gate was full in only %d of %d seconds", offered, pinned, len(samples))
+		}
+		peak := r.Server.RSSPeak
+		if peak > gib {
+			t.Errorf("with %d streams the peak RSS was %d MiB", offered, peak/mib)
+		}
+		if flat > 0 && peak > flat+flat/10 {
+			t.Errorf("the peak RSS grew from %d to %d MiB when the offered load doubled", flat/mib, peak/mib)
+		}
+		flat = peak
+		if early, late := meanRSS(samples[len(samples)/5:2*len(samples)/5]), meanRSS(samples[4*len(samples)/5:]); late > early+early/10 {
+			t.Errorf("RSS is not flat in time: %d MiB after a minute, %d MiB at the end", early/mib, late/mib)
+		}
+		if p99 := r.Server.Readyz.P99; p99 > 250*time.Millisecond {
+			t.Errorf("/readyz p99 was %s", p99)
+		}
+	}
+	if n := closeWait(t, s.PID()); n > 0 {
+		t.Errorf("%d sockets are left in CLOSE-WAIT", n)
+	}
+}
+
+func meanRSS(samples []sample) int64 {
+	var sum int64
+	for _, s := range samples {
+		sum += s.rss
+	}
+	return sum / int64(max(len(samples), 1))
+}
+
+// closeWait counts the sockets of the process's network name space in state CLOSE-WAIT (08) that belong to pid.
+func closeWait(t *testing.T, pid int) (n int) {
+	t.Helper()
+	inodes := map[string]bool{}
+	for _, table := range []string{"tcp", "tcp6"} {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, table))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) > 9 && f[3] == "08" {
+				inodes["socket:["+f[9]+"]"] = true
+			}
+		}
+	}
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		if target, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name())); err == nil && inodes[target] {
+			n++
+		}
+	}
+	return n
+}
+
+// The plan is honest at each size: each hostile client peaks within its account, no account is more than half as large
+// again as its own adversary needs, and all at once stay under the limit.
+func TestThePlanIsHonestToHostileClients(t *testing.T) {
+	for _, limit := range []string{"512MiB", "1GiB", "4GiB"} {
+		t.Run(limit, func(t *testing.T) {
+			s := rig.Start(t, t.TempDir(), "--memory-limit", limit)
+			r := rig.Storm(t, s, append([]string{"--scenario", "hostile"}, hostile...)...)
+			kept(t, r)
+			for account, scenario := range adversaries {
+				plan, peak := r.Server.Plan[account], peakOf(r, scenario, account)
+				if plan == 0 || peak == 0 {
+					t.Errorf("account %s: plan %d, peak %d under %s", account, plan, peak, scenario)
+				} else if plan > peak+peak/2 {
+					t.Errorf("account %s: its line of %d KiB is more than 1.5 times the %d KiB that %s needs", account, plan/1024, peak/1024, scenario)
+				}
+			}
+			together(t, s)
+		})
+	}
+}
+
+// hostile is the size of each hostile scenario: the figures of the acceptance.
+var hostile = []string{"--duration", "60s", "--connections", "40", "--writers", "4000", "--stalled", "4000", "--stall-after", "1MiB",
+	"--readers", "1000", "--read-size", "64MiB", "--idle", "5000"}
+
+// adversaries says which hostile client fills which account.
+var adversaries = map[string]string{
+	"streams":      "stalled-uploads",
+	"write":        "stalled-uploads",
+	"batch_update": "batches",
+	"read":         "slow-readers",
+	"connections":  "idle",
+}
+
+func peakOf(r *storm.Report, scenario, account string) int64 {
+	for _, s := range r.Sections {
+		if s.Name == scenario && s.Memory != nil {
+			return s.Memory.Accounts[account]
+		}
+	}
+	return 0
+}
+
+// together runs all hostile clients at once.
+func together(t *testing.T, s *rig.Server) {
+	t.Helper()
+	var wg sync.WaitGroup
+	names := []string{"tiny-frames", "endless", "batches", "bombs", "idle", "stalled-uploads", "slow-readers", "rapid-reset", "ping-flood", "header-flood"}
+	errs := make([]error, len(names))
+	for i, name := range names {
+		wg.Go(func() {
+			r, err := rig.TryStorm(s, s.GRPC, append([]string{"--scenario", name}, hostile...)...)
+			if err == nil && r.Server.RSSPeak > r.Server.Limit {
+				err = fmt.Errorf("%s: RSS %d MiB of a limit of %d MiB", name, r.Server.RSSPeak/mib, r.Server.Limit/mib)
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+}
