@@ -11,9 +11,11 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/leveehq/levee/internal/raceless"
 )
 
-// Some promises are about a whole process, so these tests run this binary again with a part to play.
+// Some promises are about a whole process, so these tests run their binary again with a part to play.
 const partEnv = "LEVEE_TEST_PART"
 
 var parts = map[string]func() any{
@@ -36,7 +38,7 @@ func TestMain(m *testing.M) {
 // play runs one part, by way of a shell command that ends in exec, and decodes its answer.
 func play(t *testing.T, name, before string, answer any) {
 	t.Helper()
-	cmd := exec.Command("sh", "-c", before+` exec "$0"`, os.Args[0])
+	cmd := exec.Command("sh", "-c", before+` exec "$0"`, raceless.Binary(t))
 	cmd.Env = append(os.Environ(), partEnv+"="+name)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
