@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/leveehq/levee/gate"
@@ -26,6 +27,9 @@ type httpCache struct {
 	log             *accesslog.Log // nil writes none
 	counts          *counters      // of both front ends
 	count           httpCounters
+
+	open  atomic.Int64 // connections
+	crowd int64        // above so many, an answer ends its connection; 0 = never
 
 	maxBlob int64         // the largest upload taken; 0 leaves it to the store
 	maxAC   int64         // the largest entry that is checked as an action result
@@ -63,6 +67,11 @@ func (h *httpCache) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	c := &httpCall{httpCache: h, w: w, r: r, rc: http.NewResponseController(w), peer: httpPeer(r)}
 	c.body = httpBody{call: c, r: r.Body}
+	if h.crowd > 0 && h.open.Load() > h.crowd {
+		// Near the limit, connections that idle keep others out. Ending them with an answer loses no request, as closing
+		// idle ones could.
+		w.Header().Set("Connection", "close")
+	}
 	err := c.serve()
 	if err != nil {
 		err = c.fail(err)
@@ -177,6 +186,16 @@ func httpPeer(r *http.Request) string {
 		return r.RemoteAddr
 	}
 	return host
+}
+
+// connState is the server's ConnState: it counts.
+func (h *httpCache) connState(_ net.Conn, s http.ConnState) {
+	switch s {
+	case http.StateNew:
+		h.open.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		h.open.Add(-1)
+	}
 }
 
 // withHTTPConn is the server's ConnContext.

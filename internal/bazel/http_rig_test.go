@@ -90,7 +90,7 @@ func newHTTPRig(t testing.TB, store blobstore.Store, change func(*httpCache)) *h
 	}
 	r := &httpRig{TB: t, cache: h, addr: l.Addr().String(), conns: newTestGate(t, gate.Options{Name: "http_connections", Limit: 10000}),
 		c: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}}}
-	srv := newHTTPServer(h, h.stall, nil)
+	srv := newHTTPServer(h, h, nil)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -115,6 +115,7 @@ type answer struct {
 	header http.Header
 	body   string
 	length int64 // Content-Length
+	closes bool  // the connection ends with it
 }
 
 func (r *httpRig) do(method, path string, body io.Reader, headers ...string) answer {
@@ -135,7 +136,7 @@ func (r *httpRig) do(method, path string, body io.Reader, headers ...string) ans
 	if err != nil {
 		r.Fatalf("%s %s: %v", method, path, err)
 	}
-	return answer{resp.StatusCode, resp.Header, string(b), resp.ContentLength}
+	return answer{resp.StatusCode, resp.Header, string(b), resp.ContentLength, resp.Close}
 }
 
 func (r *httpRig) get(path string, headers ...string) answer {
@@ -197,7 +198,7 @@ func (c *rawConn) answer(method string) answer {
 	if err != nil {
 		c.Fatalf("the answer is cut: %v", err)
 	}
-	return answer{resp.StatusCode, resp.Header, string(b), resp.ContentLength}
+	return answer{resp.StatusCode, resp.Header, string(b), resp.ContentLength, resp.Close}
 }
 
 // eventually polls for a condition that another goroutine or process brings about.

@@ -22,8 +22,9 @@ func (s *Service) HTTP() *HTTPCache {
 		httpCache: httpCache{
 			store: s.store, write: s.gates.write, read: s.gates.read, ac: s.gates.ac,
 			codes: s.codes, log: s.log, counts: &s.count,
+			crowd:   int64(s.opt.MaxHTTPConnections) * 3 / 4,
 			maxBlob: s.opt.MaxBlob, maxAC: s.opt.maxACBody(), stall: s.opt.ReadStall,
-			key: s.key, acCost: s.opt.httpACCost, complete: s.httpComplete, status: s.httpStatus,
+			key: s.key, acCost: s.opt.acCost, complete: s.httpComplete, status: s.httpStatus,
 		},
 		listen: listen.Options{Connections: s.gates.httpConnections,
 			Receive: httpSocketReceive, Send: httpSocketSend, SmallRead: httpSmallRead},
@@ -36,14 +37,11 @@ func (h *HTTPCache) ListenOptions() listen.Options { return h.listen }
 // Server returns a server with the time-outs and bounds that the plan assumes. handler is h, or h behind what must see a
 // request first. ListenAndServe would make a listener without ListenOptions: use Serve.
 func (h *HTTPCache) Server(handler http.Handler, logger *slog.Logger) *http.Server {
-	return newHTTPServer(handler, h.stall, logger)
+	return newHTTPServer(&h.httpCache, handler, logger)
 }
 
 // Counts returns the answers so far by method, kind and status, in no order.
 func (h *HTTPCache) Counts() []HTTPCount { return h.count.snapshot() }
-
-// httpACCost is what a GET of an entry of n bytes holds until it is sent: the scan, and what gRPC's check holds.
-func (o *Options) httpACCost(n int64) int64 { return o.acCost(n) }
 
 // httpComplete tells whether all blobs that an encoded ActionResult names are there, and refreshes them with its entry.
 func (s *Service) httpComplete(ctx context.Context, key string, entry blobstore.Key, body []byte) (bool, error) {
