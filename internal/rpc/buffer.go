@@ -1,0 +1,130 @@
+package rpc
+
+import (
+	"sync"
+	"unsafe"
+)
+
+const (
+	chunkSize    = 4 << 10
+	chunkPayload = chunkSize - int(unsafe.Sizeof(uintptr(0))) - 4
+
+	// freeChunks bounds what the free list may hold on to: 1 MiB.
+	freeChunks = 256
+)
+
+// chunk is the unit in which received bytes are held. Its pointer comes first, so the collector scans only that.
+type chunk struct {
+	next *chunk
+	r, w uint16
+	data [chunkPayload]byte
+}
+
+// chunkPool is a free list with a bound. sync.Pool would do, but it empties itself at every collection, which under
+// memory pressure is when allocating afresh hurts most.
+type chunkPool struct {
+	mu struct {
+		sync.Mutex
+		free *chunk
+		n    int
+	}
+}
+
+func (p *chunkPool) get() *chunk {
+	p.mu.Lock()
+	k := p.mu.free
+	if k != nil {
+		p.mu.free = k.next
+		p.mu.n--
+	}
+	p.mu.Unlock()
+	if k == nil {
+		return new(chunk)
+	}
+	k.next, k.r, k.w = nil, 0, 0
+	return k
+}
+
+// putAll takes back a list of chunks; what is above the bound is left to the collector.
+func (p *chunkPool) putAll(k *chunk) {
+	if k == nil {
+		return
+	}
+	p.mu.Lock()
+	for k != nil && p.mu.n < freeChunks {
+		next := k.next
+		k.next = p.mu.free
+		p.mu.free = k
+		p.mu.n++
+		k = next
+	}
+	p.mu.Unlock()
+}
+
+// fifo is a list of chunks with bytes appended at its tail.
+type fifo struct{ head, tail *chunk }
+
+func (f *fifo) append(p *chunkPool, b []byte) {
+	for len(b) > 0 {
+		if f.tail == nil || f.tail.w == uint16(chunkPayload) {
+			k := p.get()
+			if f.tail == nil {
+				f.head = k
+			} else {
+				f.tail.next = k
+			}
+			f.tail = k
+		}
+		n := copy(f.tail.data[f.tail.w:], b)
+		f.tail.w += uint16(n)
+		b = b[n:]
+	}
+}
+
+// take returns all chunks and leaves f empty.
+func (f *fifo) take() *chunk {
+	k := f.head
+	f.head, f.tail = nil, nil
+	return k
+}
+
+// size is the number of unread bytes in the list that starts at k.
+func (k *chunk) size() (n int) {
+	for ; k != nil; k = k.next {
+		n += int(k.w - k.r)
+	}
+	return n
+}
+
+// readBufs lends buffers to connection readers. A reader holds one only between a socket's becoming readable and its
+// running dry, so an idle connection has none.
+type readBufs struct {
+	mu struct {
+		sync.Mutex
+		free []*[readBufSize]byte
+	}
+}
+
+const (
+	readBufSize  = 32 << 10
+	freeReadBufs = 16
+)
+
+func (p *readBufs) get() *[readBufSize]byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.mu.free); n > 0 {
+		b := p.mu.free[n-1]
+		p.mu.free = p.mu.free[:n-1]
+		return b
+	}
+	return new([readBufSize]byte)
+}
+
+func (p *readBufs) put(b *[readBufSize]byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.mu.free) < freeReadBufs {
+		p.mu.free = append(p.mu.free, b)
+	}
+}
