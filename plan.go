@@ -74,7 +74,9 @@ const (
 	marginAccount    = "margin"
 )
 
-// What any process of ours costs before the first request; TestTheBaseLinesCoverAnIdleProcess holds the figures.
+// What any process of ours costs before the first request. The levee command with all its libraries idles at 17.6 MiB off
+// the heap and 6.3 MiB of Go memory; the rest is for the threads of a busy one.
+// TestTheBaseLinesCoverAnIdleProcess holds the figures.
 const (
 	processBytes = 24 << 20
 	runtimeBytes = 8 << 20

@@ -12,6 +12,9 @@ func TestPageCacheAndReclaimableSlabAreNeverPressure(t *testing.T) {
 		m.set(func() { m.mu.live, m.mu.cache, m.mu.slab = 100*mib, 800*mib, 120*mib })
 		m.pass(time.Hour)
 		m.want(Normal, CauseNone)
+		if since := time.Since(m.g.Reading().Since); since < time.Hour || since > time.Hour+time.Second {
+			t.Errorf("the level was entered %v ago, want since the start", since)
+		}
 		if n := len(m.collections()); n != 0 {
 			t.Errorf("the governor collected %d times at level normal", n)
 		}

@@ -97,6 +97,9 @@ func (g *Governor) sense(now time.Time) Reading {
 	r := Reading{
 		At: now, Scope: g.opts.Scope, EvictMark: g.marks.evict, ShedMark: g.marks.shed, Heap: g.heap(),
 	}
+	if g.loop.entered.IsZero() {
+		g.loop.entered = now
+	}
 	g.noteHeap(r.Heap, now)
 	var charges Charges
 	if g.opts.Charges != nil {
