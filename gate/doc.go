@@ -8,9 +8,10 @@
 //
 //   - A waiter holds nothing. The limit of all keys and the limit of one key are decided together, under one lock, at
 //     the moment of the grant: a hot key at its own limit waits beside the others, never on top of their room.
-//   - Among the keys that have a waiter and are below their own limit, turns go round. A turn is worth the largest cost
-//     now waiting (at most the limit), what is left of it is kept for the key's next turn, and within a key the first
-//     to come is the first to go.
+//   - Among the keys that have a waiter and are below their own limit, turns go round (deficit round robin). A turn is
+//     worth the largest cost now waiting, rounded up to a power of two but at most the limit; what is left of it is kept
+//     for the key's next turn. A key that comes is reached when each of the others has had one turn, and within a key
+//     the first to come is the first to go.
 //
 // The picture, of a gate with Limit 8 and PerKeyContended 4:
 //

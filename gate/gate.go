@@ -144,9 +144,10 @@ func (g *Gate) giveUp(w *waiter) {
 	if w.settled {
 		return
 	}
-	key := w.key.name
+	// Described before it leaves, which lets others in: it is to say what stood in its way.
+	w.err = g.shedLocked(Timeout, w.key.name, w.permit.cost, time.Since(w.since))
+	w.err.Queued--
 	g.leaveLocked(w)
-	w.err = g.shedLocked(Timeout, key, w.permit.cost, time.Since(w.since))
 }
 
 // cancel takes w, whose caller has left, out of the queue. If the grant was faster, it is handed on to the next: the
@@ -174,6 +175,9 @@ func (g *Gate) SetLimit(n int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.limit = max(n, 1)
+	if !g.mu.ring.empty() {
+		g.endTurnLocked(g.mu.ring.first.value) // it was worth something else
+	}
 	g.grantLocked()
 }
 

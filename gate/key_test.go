@@ -209,6 +209,36 @@ func TestTurnsGoRoundTheKeysByCost(t *testing.T) {
 	})
 }
 
+func TestAKeyThatComesIsReachedAfterOneTurnOfEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustNew(t, Options{Limit: 1, Queue: 1000, Wait: time.Hour})
+		holder := admit(g, "0", 1)
+		var others []*call
+		for i := range 200 {
+			others = append(others, admit(g, strconv.Itoa(i%10), 1))
+		}
+		quiet := admit(g, "quiet", 1)
+		for served := 0; !quiet.done(); served++ {
+			if served > 10 {
+				t.Fatalf("%d others were served before it, there are ten keys", served)
+			}
+			holder.release()
+			for _, c := range others {
+				if c.admitted() && c.permit.key != nil {
+					holder = c
+				}
+			}
+		}
+		quiet.permit.Release()
+		g.Close()
+		synctest.Wait()
+		for _, c := range others {
+			c.permit.Release()
+		}
+		wantEmpty(t, g)
+	})
+}
+
 func TestIdleKeysLeaveNoState(t *testing.T) {
 	g := mustNew(t, Options{Limit: 100_000, Queue: 10, Wait: time.Minute})
 	measure := func() uint64 {

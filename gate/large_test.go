@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -246,6 +247,27 @@ func TestALimitFarBelowTheCostsDoesNotMakeTurnsEndless(t *testing.T) {
 				t.Fatalf("number %d is not served", i)
 			}
 			c.release()
+		}
+		wantEmpty(t, g)
+	})
+}
+
+func TestALimitThatGoesUpAndDownLeavesNoDebt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const wait, huge = 16 * time.Second, 1 << 60
+		g := mustNew(t, Options{Limit: 8, MaxCost: huge, Queue: 100, Wait: wait})
+		stuck := admit(g, "stuck", 1)
+		calls := []*call{stuck, admit(g, "k", huge), admit(g, "k", 1), admit(g, "other", huge-1)}
+		g.SetLimit(huge) // what the first of k gathers for has become dearer than its turn was
+		advance(wait / 16)
+		g.SetLimit(1) // turns are worth 1 now: a debt would take as many as it has units
+		for len(calls) > 0 {
+			i := slices.IndexFunc(calls, (*call).admitted)
+			if i < 0 {
+				t.Fatalf("%d wait at an empty gate", len(calls))
+			}
+			calls[i].release()
+			calls = slices.Delete(calls, i, i+1)
 		}
 		wantEmpty(t, g)
 	})

@@ -59,8 +59,9 @@ func (g *Gate) nextLocked() *waiter {
 			continue
 		}
 		if !k.turn {
+			turn := min(g.mu.sizes.most(), g.mu.limit)
 			k.turn = true
-			k.credit += min(g.mu.sizes.most(), g.mu.limit)
+			k.credit = min(k.credit, turn) + turn // what was left of a turn under a higher limit would be many turns now
 		}
 		if g.priceLocked(w) <= k.credit {
 			return w
@@ -109,9 +110,14 @@ func (g *Gate) priceLocked(w *waiter) int64 {
 	return min(w.permit.cost, g.mu.limit)
 }
 
+// payLocked leaves no debt: only a limit that was raised during the turn can make w dearer than what the turn was worth.
+func (g *Gate) payLocked(w *waiter) {
+	w.key.credit = max(w.key.credit-g.priceLocked(w), 0)
+}
+
 func (g *Gate) grantOneLocked(w *waiter) {
 	if w.in != &g.mu.aside { // those aside have paid
-		w.key.credit -= g.priceLocked(w)
+		g.payLocked(w)
 	}
 	g.settleLocked(w)
 	w.permit.waited = time.Since(w.since)
@@ -167,7 +173,7 @@ func (g *Gate) abandonGatheringLocked() {
 // stepAsideLocked lets the others pass w, which keeps its claim: it has paid for its turn, and is granted before anybody
 // else as soon as it fits.
 func (g *Gate) stepAsideLocked(w *waiter) {
-	w.key.credit -= g.priceLocked(w)
+	g.payLocked(w)
 	w.moveTo(&g.mu.aside)
 	g.placeLocked(w.key)
 }
