@@ -95,7 +95,7 @@ func httpAnswer(err error) (int, string) {
 	case errors.Is(err, blobstore.ErrNotExist):
 		return http.StatusNotFound, "not in the cache"
 	case errors.Is(err, blobstore.ErrTooLarge):
-		return http.StatusRequestEntityTooLarge, err.Error()
+		return http.StatusRequestEntityTooLarge, err.Error() + " (bazel.max_blob)"
 	case errors.Is(err, blobstore.ErrDigest), errors.Is(err, blobstore.ErrSize):
 		return http.StatusBadRequest, "nothing was stored: " + err.Error()
 	case isTimeout(err):

@@ -50,6 +50,9 @@ func New(o Options) (*Service, error) {
 		return nil, fmt.Errorf("bazel: %w", err)
 	}
 	o.addLines(o.Kernel, g)
+	if o.Codes.Settings == nil {
+		o.Codes.Settings = shedSettings
+	}
 	s := &Service{opt: o, kernel: o.Kernel, store: o.Store, codes: o.Codes, log: o.Log, gates: g, zstd: z}
 	o.Kernel.AddStatus("bazel", func() any { return s.Counters() })
 	return s, nil
