@@ -2,5 +2,5 @@
 
 package gate
 
-// raceEnabled makes the long tests ten times as short: the race detector makes them ten times as slow.
+// raceEnabled makes the longest test shorter: the race detector makes it many times as slow.
 const raceEnabled = true

@@ -94,15 +94,15 @@ func (s *stress) once(t *testing.T) {
 	}
 }
 
-// Ten million admissions by callers who cancel, time out and come back, while the limit changes all the time; a million
-// with the race detector, a hundred thousand with -short.
+// Ten million admissions by callers who cancel, time out and come back, while the limit changes all the time; three hundred
+// thousand with the race detector, a hundred thousand with -short.
 func TestTenMillionOperationsLoseNoPermit(t *testing.T) {
 	total := 10_000_000
 	switch {
 	case testing.Short():
 		total = 100_000
 	case raceEnabled:
-		total = 1_000_000
+		total = 300_000
 	}
 	const callers = 48
 	g := mustNew(t, Options{Limit: 64, PerKey: 48, PerKeyContended: 24, MaxCost: 66, Queue: 48, QueuePerKey: 12, Wait: 200 * time.Microsecond})
