@@ -34,7 +34,7 @@ func (c *conn) dataBegin() error {
 	case recvOK:
 		p.stream = st
 	case recvEnded:
-		c.resetStream(p.id, http2.ErrCodeStreamClosed)
+		return c.streamClosed(st)
 	case recvOverflow:
 		c.resetStream(p.id, http2.ErrCodeFlowControl)
 	case recvEarlyFull:
@@ -44,6 +44,13 @@ func (c *conn) dataBegin() error {
 		return c.spend(1)
 	}
 	return nil
+}
+
+// streamClosed answers a frame on a stream that the client had ended, be it reset and its handler not yet back.
+func (c *conn) streamClosed(st *Stream) error {
+	st.abort(http2.ErrCodeNo)
+	c.queueReset(st.id, http2.ErrCodeStreamClosed)
+	return c.spend(1)
 }
 
 func (c *conn) endedEarlyLocked(id uint32) bool {
@@ -101,6 +108,9 @@ func (c *conn) deliver(st *Stream, b []byte) {
 func (c *conn) dataEnd() {
 	p := &c.in
 	if p.stream != nil && p.flags.Has(http2.FlagDataEndStream) {
+		if p.stream.wrongLength() {
+			p.stream.abort(http2.ErrCodeProtocol)
+		}
 		if p.stream.end() {
 			c.wakes = append(c.wakes, p.stream)
 		}

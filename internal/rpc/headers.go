@@ -196,7 +196,7 @@ func (c *conn) headers(id uint32, end bool) error {
 	case st == nil:
 		return &connError{http2.ErrCodeStreamClosed, fmt.Sprintf("HEADERS on closed stream %d", id)}
 	case st.peerEnded():
-		c.resetStream(id, http2.ErrCodeStreamClosed)
+		return c.streamClosed(st)
 	case !end || r.malformed != "" || r.hasPseudo != [4]bool{}:
 		c.resetStream(id, http2.ErrCodeProtocol)
 	default:

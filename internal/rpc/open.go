@@ -80,6 +80,7 @@ func (c *conn) start(id uint32, end bool, m *method, timeout time.Duration) erro
 	st := &Stream{c: c, id: id, method: m, release: release, fields: slices.Clone(c.req.fields)}
 	st.ctx.st = st
 	st.recv.granted, st.recv.window, st.recv.ended = c.s.o.DoorWindow, c.s.o.DoorWindow, end
+	st.recv.hasLength, st.recv.length = c.req.length >= 0, c.req.length
 	if c.req.timeout != "" {
 		st.ctx.startTimer(timeout)
 	}

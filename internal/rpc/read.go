@@ -88,8 +88,13 @@ func (c *conn) got(b []byte) error {
 
 var errPreface = errors.New("not an HTTP/2 preface")
 
-// answerHTTP1 answers a client that does not speak HTTP/2 in the language it probably speaks.
+// answerHTTP1 tells a client of HTTP/1.1 in its own language what it has met.
 func (c *conn) answerHTTP1() {
+	switch string(c.in.small[:4]) {
+	case "GET ", "PUT ", "POST", "HEAD":
+	default:
+		return
+	}
 	const text = "this port speaks gRPC over cleartext HTTP/2 with prior knowledge: use a grpc:// address\n"
 	_, err := fmt.Fprintf(c.nc, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n"+
 		"Content-Length: %d\r\n\r\n%s", len(text), text)

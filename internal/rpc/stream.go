@@ -38,7 +38,10 @@ type Stream struct {
 		closed  bool // nobody reads any more
 		early   bool // holds a share of Server.early
 		waiting bool // the handler waits for arrived
-		arrived chan struct{}
+		// length is what is missing of the request's content-length, if it has one.
+		hasLength bool
+		length    int64
+		arrived   chan struct{}
 	}
 
 	// Of the reading goroutine alone.
@@ -310,6 +313,7 @@ func (st *Stream) append(b []byte) bool {
 	if r.closed {
 		return false
 	}
+	r.length -= int64(len(b))
 	r.fifo.append(&st.c.s.chunks, b)
 	st.c.s.buffered.Add(int64(len(b)))
 	return st.wakesLocked()
@@ -320,6 +324,13 @@ func (st *Stream) end() bool {
 	defer st.recv.Unlock()
 	st.recv.ended = true
 	return st.wakesLocked()
+}
+
+// wrongLength tells whether a request that now ends was not as long as it said.
+func (st *Stream) wrongLength() bool {
+	st.recv.Lock()
+	defer st.recv.Unlock()
+	return st.recv.hasLength && st.recv.length != 0
 }
 
 func (st *Stream) wakesLocked() bool {
