@@ -34,7 +34,7 @@ const arrows = `
 	internal/rpc          -> gate
 
 	# Services.
-	internal/bazel        -> levee, gate, governor, residency, internal/shedcode, internal/blobstore, internal/rpc, internal/listen, internal/accesslog, internal/bytesize
+	internal/bazel        -> levee, gate, governor, residency, internal/shedcode, internal/blobstore, internal/rpc, internal/listen, internal/accesslog, internal/buildinfo, internal/bytesize
 	internal/git          -> levee, gate, governor, residency, internal/shedcode, internal/blobstore, internal/rpc, internal/listen, internal/accesslog, internal/bytesize
 	internal/graphql      -> levee, gate, governor, residency, internal/shedcode, internal/blobstore, internal/rpc, internal/listen, internal/accesslog, internal/bytesize
 

@@ -4,9 +4,10 @@ import (
 	"encoding/json"
 	"net/http"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/leveehq/levee/internal/buildinfo"
 )
 
 // httpStatus is the answer to /status. It has bazel-remote's fields, under its names, because dashboards read them; what
@@ -29,25 +30,11 @@ func (s httpStatus) build() httpStatus {
 	s.ServerTime = time.Now().Unix()
 	s.NumGoroutines = runtime.NumGoroutine()
 	b := buildInfo()
-	s.GitCommit, s.GitTags = b.commit, b.version
+	s.GitCommit, s.GitTags = b.Revision, b.Version
 	return s
 }
 
-type buildVersion struct{ commit, version string }
-
-var buildInfo = sync.OnceValue(func() (b buildVersion) {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
-	}
-	b.version = info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			b.commit = s.Value
-		}
-	}
-	return b
-})
+var buildInfo = sync.OnceValue(buildinfo.Read)
 
 func (c *httpCall) serveStatus() error {
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
@@ -57,6 +44,7 @@ func (c *httpCall) serveStatus() error {
 	if err != nil {
 		return err
 	}
+	body = append(body, '\n')
 	c.setBlobHeaders(int64(len(body)))
 	c.w.Header().Set("Content-Type", "application/json")
 	c.begin(http.StatusOK)
