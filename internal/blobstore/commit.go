@@ -90,6 +90,10 @@ func (d *Disk) takeSlot(ctx context.Context, c *commit) (present bool, err error
 			}
 			continue
 		}
+		if d.stuckLocked() {
+			d.mu.Unlock()
+			return false, errStuck
+		}
 		v, b := d.evictLocked(slot), d.mu.batch
 		d.mu.Unlock()
 		if err := d.unlink(ctx, b, []victim{v}); err != nil {

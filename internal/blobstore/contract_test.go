@@ -33,3 +33,15 @@ func TestADiskKeepsTheContract(t *testing.T) {
 		return openDisk(t, blobstore.Options{MaxSize: l.MaxSize, MaxBlobs: l.MaxBlobs})
 	})
 }
+
+func TestADiskThatFlushesKeepsTheContract(t *testing.T) {
+	blobstoretest.Run(t, func(t testing.TB, l blobstoretest.Limits) blobstore.Store {
+		return openDisk(t, blobstore.Options{MaxSize: l.MaxSize, MaxBlobs: l.MaxBlobs, Durability: blobstore.Fsync, FS: blobstore.NewMemFS()})
+	})
+}
+
+func TestADiskBehavesLikeTheModel(t *testing.T) {
+	blobstoretest.Model(t, func(t testing.TB, l blobstoretest.Limits) blobstore.Store {
+		return openDisk(t, blobstore.Options{MaxSize: l.MaxSize, MaxBlobs: l.MaxBlobs, FS: blobstore.NewMemFS()})
+	})
+}

@@ -2,6 +2,7 @@ package blobstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -17,8 +18,16 @@ func victimOf(e *entry) victim {
 	return victim{key: e.key(), gen: e.gen, charge: charged(e.size())}
 }
 
-// victimsAtOnce bounds what one call takes out before it removes the files.
-const victimsAtOnce = 128
+const (
+	// victimsAtOnce bounds what one call takes out before it removes the files.
+	victimsAtOnce = 128
+	// maxFailed is how many files may resist removal before nothing more is evicted. A few are somebody's doing, and
+	// other blobs can make room for them; more are a disk that is read-only, and would cost us the whole index.
+	maxFailed = 16
+)
+
+// errStuck is what writes that need room get while that is so. Run finds out when it is over.
+var errStuck = errors.New("blob store: files cannot be removed to make room; is the file system read-only?")
 
 // reserve makes n more bytes belong to unfinished uploads. Nothing is reserved before the room is there: victims leave
 // the index, then their files go, and only then do their bytes count as free. A declared size reserves nothing, so it
@@ -36,9 +45,14 @@ func (d *Disk) reserve(ctx context.Context, n int64) error {
 			d.mu.Unlock()
 			return nil
 		}
-		victims := d.victimsLocked(kept + n - d.opts.MaxSize)
+		need := kept + n - d.opts.MaxSize
+		if need > 0 && d.stuckLocked() {
+			d.mu.Unlock()
+			return errStuck
+		}
+		victims := d.victimsLocked(need)
 		// Without victims room may still be on its way: others are removing files, or committing what can then go.
-		full := len(victims) == 0 && d.mu.used == 0 && kept+n > d.opts.MaxSize
+		full := len(victims) == 0 && d.mu.used == 0 && need > 0
 		b, freed := d.mu.batch, d.freedLocked()
 		d.mu.Unlock()
 		var err error
@@ -80,6 +94,10 @@ func (d *Disk) victimsLocked(need int64) []victim {
 		out = append(out, v)
 	}
 	return out
+}
+
+func (d *Disk) stuckLocked() bool {
+	return len(d.mu.failed) >= maxFailed || d.mu.used == 0 && d.mu.stuck > 0
 }
 
 func (d *Disk) evictLocked(slot uint32) victim {

@@ -14,14 +14,14 @@ import (
 //	state                        what the last run leaves for the next
 //	snapshot-N, journal-N…       the index: snapshot N and the journals from N on
 //	tmp/<gen>                    unfinished uploads; emptied at start
-//	cas/<00..ff>/<hash>.<gen>    blobs, and
-//	ac/<00..ff>/<hash>.<gen>     action results, in directories that are filled in turn
+//	cas/<00..3f>/<hash>.<gen>    blobs, and
+//	ac/<00..3f>/<hash>.<gen>     action results, in directories that are filled in turn
 //
 // The directories are filled in turn, 4096 files each, and not chosen by the hash: commits and removals then touch one
 // directory at a time instead of all of them, and a batch of flushed commits needs one or two directory flushes.
 
 const (
-	shards    = 256
+	shards    = 64
 	shardFill = 4096
 )
 

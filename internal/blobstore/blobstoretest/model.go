@@ -85,7 +85,9 @@ func (m *model) commit(k blobstore.Key, data []byte) {
 	m.blobs = append(m.blobs, modelBlob{k, data})
 }
 
-func testModel(t *testing.T, open Opener) {
+// Model does at random what callers do, to a store and to a model, and compares them. It opens a hundred stores, so
+// they had better be cheap to open.
+func Model(t *testing.T, open Opener) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &model{limits: Limits{MaxSize: 16 * 4096, MaxBlobs: 9}}
 		s := open(t, m.limits)
