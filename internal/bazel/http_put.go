@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/leveehq/levee/internal/blobstore"
 )
@@ -30,6 +33,7 @@ func (c *httpCall) put() error {
 		return err
 	}
 	defer p.Release()
+	c.quickAck()
 	if err := c.receive(size); err != nil {
 		return err
 	}
@@ -56,6 +60,7 @@ func (c *httpCall) alreadyThere(size int64) (bool, error) {
 		c.stored()
 		return true, nil
 	}
+	c.quickAck()
 	n, err := c.body.discard(have)
 	if err != nil {
 		return false, err
@@ -96,6 +101,26 @@ func (c *httpCall) receive(size int64) error {
 		c.bytes += int64(n)
 	}
 	return up.Commit(c.r.Context())
+}
+
+// quickAck has the kernel acknowledge the header now. A client that sends header and body in two writes with Nagle's
+// algorithm on (ccache does) holds the body back until then, and the kernel would wait 40 ms for an answer to ride along.
+func (c *httpCall) quickAck() {
+	conn, ok := c.r.Context().Value(httpConnKey{}).(httpConn)
+	if !ok {
+		return
+	}
+	sc, ok := conn.conn.(syscall.Conn)
+	if !ok {
+		return
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1) // a hint: without it all is right, only later
+	})
 }
 
 func (c *httpCall) stored() {

@@ -219,3 +219,29 @@ func TestALargeUploadTakesNoMoreMemoryThanItsPermit(t *testing.T) {
 		t.Errorf("%d bytes were allocated for an upload of %d", got, size)
 	}
 }
+
+// ccache sends header and body apart, with Nagle's algorithm on: the body waits for the header's acknowledgement, and the
+// acknowledgement for an answer that cannot come.
+func TestAnUploadInTwoWritesDoesNotWaitForADelayedAcknowledgement(t *testing.T) {
+	r, _ := newDiskRig(t, nil)
+	c := r.dial()
+	if err := c.Conn.(*net.TCPConn).SetNoDelay(false); err != nil {
+		t.Fatal(err)
+	}
+	fastest := time.Hour
+	for i := range 20 {
+		body := fmt.Sprintf("body %d", i)
+		c.send("HEAD /ac/"+actionKey(1)+" HTTP/1.1", "") // question and answer put the connection into the delaying mode
+		c.answer("HEAD")
+		c.send(fmt.Sprintf("PUT /ac/%s HTTP/1.1\nContent-Length: %d", hashOf([]byte(body)), len(body)), "")
+		start := time.Now()
+		if _, err := io.WriteString(c.Conn, body); err != nil {
+			t.Fatal(err)
+		}
+		r.want(c.answer("PUT"), 200)
+		fastest = min(fastest, time.Since(start))
+	}
+	if fastest > 30*time.Millisecond {
+		t.Errorf("the fastest of 20 uploads took %v", fastest)
+	}
+}
