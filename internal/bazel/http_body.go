@@ -93,7 +93,6 @@ func (c *httpCall) settleBody(stalled bool, answer func()) {
 	}
 	_ = c.rc.EnableFullDuplex() // else net/http would read first and answer after
 	c.w.Header().Set("Connection", "close")
-	_ = c.rc.SetWriteDeadline(time.Now().Add(c.stall))
 	answer()
 	_ = c.rc.Flush()
 	_ = c.rc.SetReadDeadline(time.Now().Add(httpDrainTime))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/blobstore"
@@ -56,6 +57,7 @@ func (c *httpCall) fail(err error) error {
 
 func (c *httpCall) answerError(err error) {
 	c.begun = true
+	_ = c.rc.SetWriteDeadline(time.Now().Add(c.stall)) // the one that the server set began with the request
 	if errors.Is(err, gate.ErrShed) || errors.As(err, new(noSpace)) {
 		c.code = c.codes.HTTP(c.w, c.shedClass(), err)
 		return

@@ -181,6 +181,34 @@ func TestADrippingUploadIsCutToo(t *testing.T) {
 	r.want(c.answer("PUT"), 408)
 }
 
+// What is bounded is the time without progress, not that of the transfer.
+func TestASteadyUploadOutlastsTheStallTimeAndGetsItsAnswer(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		last byte
+		code int
+	}{{"right bytes", 'x', 200}, {"wrong bytes", 'y', 400}} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, _ := newDiskRig(t, func(h *httpCache) { h.stall = 200 * time.Millisecond })
+			body := bytes.Repeat([]byte("x"), 20*8*kib)
+			path := "/cas/" + hashOf(body)
+			body[len(body)-1] = tt.last
+			c := r.dial()
+			c.send(fmt.Sprintf("PUT %s HTTP/1.1\nContent-Length: %d", path, len(body)), "")
+			tick := time.NewTicker(30 * time.Millisecond)
+			defer tick.Stop()
+			for len(body) > 0 {
+				<-tick.C
+				if _, err := c.Write(body[:8*kib]); err != nil {
+					t.Fatal(err)
+				}
+				body = body[8*kib:]
+			}
+			r.want(c.answer("PUT"), tt.code)
+		})
+	}
+}
+
 // B10b
 func TestTheSecondUploaderOfABlobIsToldTheTruth(t *testing.T) {
 	r, _ := newDiskRig(t, nil)
