@@ -76,9 +76,9 @@ type Store struct {
 	// another while the disk is half empty; higher takes memory from the gates.
 	MaxBlobs int64 `hcl:"max_blobs" default:"auto" min:"1" help:"Number of blobs kept; each costs index memory. auto: what the memory plan has room for."`
 
-	// Durability is what an acknowledged write survives: "none" a crash of the process, "fsync" a power loss as well,
+	// Durability is what an acknowledged blob survives: "kill" any end of the process, "fsync" a power loss as well,
 	// at the price of the disk's sync time per batch of writes.
-	Durability string `hcl:"durability" default:"none" enum:"none,fsync" help:"What an acknowledged blob survives: none = a killed process, fsync = a power loss too."`
+	Durability string `hcl:"durability" default:"kill" enum:"kill,fsync" help:"What an acknowledged blob survives: kill = the end of the process, fsync = a power loss too."`
 }
 
 // Bazel holds the bounds of the two cache front ends. All that are "auto" follow from the memory limit.

@@ -132,7 +132,7 @@ func TestProblemsShowTheirPlaceAndWhatWasProbablyMeant(t *testing.T) {
 		{"zero where only auto switches to the default", "bazel { max_writes = 0 }\n",
 			"levee.hcl:1,22: bazel.max_writes = 0 is below the least possible, 1"},
 		{"a word that is not allowed", "store { durability = \"fsnyc\" }\n",
-			"levee.hcl:1,22: store.durability = \"fsnyc\" is not one of none, fsync; did you mean \"fsync\"?"},
+			"levee.hcl:1,22: store.durability = \"fsnyc\" is not one of kill, fsync; did you mean \"fsync\"?"},
 		{"a block twice", "log {\n}\nlog {\n}\n", "levee.hcl:3,1: block \"log\" is written twice; merge it with the one in line 1"},
 		{"a setting twice", "log {\n  level = \"info\"\n  level = \"warn\"\n}\n", "levee.hcl:3,3: Attribute redefined"},
 		{"a variable", "store { path = HOME }\n", "levee.hcl:1,16: Variables not allowed"},

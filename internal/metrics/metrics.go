@@ -21,7 +21,7 @@ type Sources struct {
 	Status func() levee.Status
 	RPC    func() RPC
 	Store  func() Store
-	Cache  func() Cache
+	Bazel  func() Bazel
 	Build  buildinfo.Info
 }
 
@@ -51,9 +51,21 @@ type Store struct {
 	Shedding                                     string // why writes are shed: "", "disk_full", "min_free"
 }
 
-// Cache counts look-ups by what was looked up: "ac", "cas".
-type Cache struct {
-	Hits, Misses map[string]uint64
+// Bazel counts what both front ends of the cache have done.
+type Bazel struct {
+	ACHits, ACMisses, ACIncomplete, ACMissesShed uint64
+	CASHits, CASMisses                           uint64
+	FindMissing, FindMissingAbsent               uint64 // digests
+	WritesPresent, WritesResumed                 uint64
+	BytesIn, BytesOut                            uint64
+	HTTP                                         []HTTPCount
+}
+
+// HTTPCount counts requests that were answered alike. All three labels come from closed sets.
+type HTTPCount struct {
+	Method, Kind string
+	Code         int
+	Count        uint64
 }
 
 // Registry holds the collectors.
@@ -76,8 +88,8 @@ func New(s Sources) Registry {
 	if s.Store != nil {
 		r.MustRegister(storeCollector{s.Store})
 	}
-	if s.Cache != nil {
-		r.MustRegister(cacheCollector{s.Cache})
+	if s.Bazel != nil {
+		r.MustRegister(bazelCollector{s.Bazel})
 	}
 	return Registry{r}
 }

@@ -59,8 +59,8 @@ func newRegistry(t *testing.T) Registry {
 			}
 		},
 		Store: func() Store { return Store{Bytes: 4096, MaxBytes: 1 << 30, Blobs: 1, MaxBlobs: 1000} },
-		Cache: func() Cache {
-			return Cache{Hits: map[string]uint64{"ac": 5}, Misses: map[string]uint64{"ac": 6, "cas": 7}}
+		Bazel: func() Bazel {
+			return Bazel{ACHits: 5, FindMissing: 10, FindMissingAbsent: 3, HTTP: []HTTPCount{{"GET", "cas", 404, 2}}}
 		},
 		Build: buildinfo.Read(),
 	})
@@ -106,6 +106,8 @@ grpc_server_handled_total{grpc_code="Unimplemented",grpc_method="other",grpc_ser
 		`levee_pressure_level 0`,
 		`levee_memory_limit_bytes 5.36870912e+08`,
 		`levee_bazel_hits_total{kind="ac"} 5`,
+		`levee_bazel_find_missing_digests_total{answer="present"} 7`,
+		`levee_http_requests_total{code="404",kind="cas",method="GET"} 2`,
 		`levee_build_info{`,
 		`go_goroutines `,
 		`process_resident_memory_bytes `,

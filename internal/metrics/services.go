@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -97,21 +98,40 @@ func (c storeCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-type cacheCollector struct{ cache func() Cache }
+type bazelCollector struct{ bazel func() Bazel }
 
 var (
-	cacheHits   = counter("levee_bazel_hits_total", "Look-ups that found what they asked for.", "kind")
-	cacheMisses = counter("levee_bazel_misses_total", "Look-ups that did not; sheds are not among them.", "kind")
+	bazelHits       = counter("levee_bazel_hits_total", "Look-ups that found what they asked for: ac, or cas by reading.", "kind")
+	bazelMisses     = counter("levee_bazel_misses_total", "Look-ups that did not; those answered so for want of room are not among them.", "kind")
+	bazelIncomplete = counter("levee_bazel_ac_incomplete_total", "Misses of action results that were there and referred to something that was not.")
+	bazelMissShed   = counter("levee_bazel_ac_shed_misses_total", "Action results answered as a miss because their queue was full.")
+	bazelFind       = counter("levee_bazel_find_missing_digests_total", "Digests asked about, by whether they were there.", "answer")
+	bazelPresent    = counter("levee_bazel_writes_present_total", "Writes answered early because the blob was there.")
+	bazelResumed    = counter("levee_bazel_writes_resumed_total", "Writes that went on where an earlier one had ended.")
+	bazelIn         = counter("levee_bazel_received_bytes_total", "Bytes of blobs stored, as they came.")
+	bazelOut        = counter("levee_bazel_sent_bytes_total", "Bytes of blobs sent.")
+	httpRequests    = counter("levee_http_requests_total", "Requests of the HTTP cache, by method, kind and status; 499: the client left.", "method", "kind", "code")
 )
 
-func (c cacheCollector) Describe(ch chan<- *prometheus.Desc) { describe(ch, cacheHits, cacheMisses) }
+func (c bazelCollector) Describe(ch chan<- *prometheus.Desc) {
+	describe(ch, bazelHits, bazelMisses, bazelIncomplete, bazelMissShed, bazelFind, bazelPresent, bazelResumed, bazelIn, bazelOut, httpRequests)
+}
 
-func (c cacheCollector) Collect(ch chan<- prometheus.Metric) {
-	s := c.cache()
-	for kind, n := range s.Hits {
-		cacheHits.send(ch, float64(n), kind)
-	}
-	for kind, n := range s.Misses {
-		cacheMisses.send(ch, float64(n), kind)
+func (c bazelCollector) Collect(ch chan<- prometheus.Metric) {
+	s := c.bazel()
+	bazelHits.send(ch, float64(s.ACHits), "ac")
+	bazelHits.send(ch, float64(s.CASHits), "cas")
+	bazelMisses.send(ch, float64(s.ACMisses), "ac")
+	bazelMisses.send(ch, float64(s.CASMisses), "cas")
+	bazelIncomplete.send(ch, float64(s.ACIncomplete))
+	bazelMissShed.send(ch, float64(s.ACMissesShed))
+	bazelFind.send(ch, float64(s.FindMissing-min(s.FindMissing, s.FindMissingAbsent)), "present")
+	bazelFind.send(ch, float64(s.FindMissingAbsent), "absent")
+	bazelPresent.send(ch, float64(s.WritesPresent))
+	bazelResumed.send(ch, float64(s.WritesResumed))
+	bazelIn.send(ch, float64(s.BytesIn))
+	bazelOut.send(ch, float64(s.BytesOut))
+	for _, h := range s.HTTP {
+		httpRequests.send(ch, float64(h.Count), h.Method, h.Kind, strconv.Itoa(h.Code))
 	}
 }

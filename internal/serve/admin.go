@@ -1,0 +1,123 @@
+package serve
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	"sync/atomic"
+	"time"
+
+	"github.com/leveehq/levee/internal/hostguard"
+)
+
+// readiness is what the probes answer. Liveness has no state on purpose: a server that can answer at all needs no
+// restart, whatever its disk or its load do.
+type readiness struct {
+	notReady atomic.Pointer[string] // nil when ready
+	failing  func() error           // a dependency without which no work succeeds; nil error when all is well
+}
+
+func newReadiness(failing func() error) *readiness {
+	h := &readiness{failing: failing}
+	h.set("starting")
+	return h
+}
+
+// set makes the server not ready for the reason; "" makes it ready.
+func (h *readiness) set(reason string) {
+	if reason == "" {
+		h.notReady.Store(nil)
+		return
+	}
+	h.notReady.Store(&reason)
+}
+
+func (h *readiness) err() error {
+	if reason := h.notReady.Load(); reason != nil {
+		return errors.New(*reason)
+	}
+	return h.failing()
+}
+
+const adminIndex = `levee admin
+
+/livez         200 while the process can answer at all
+/readyz        200 when work is accepted, else 503 with the reason
+/metrics       Prometheus
+/status        gates, plan, pressure, store and services as JSON
+/debug/pprof/  profiles
+`
+
+// profilesAtOnce bounds profiles in the making: each holds megabytes, and they are asked for when memory is short.
+const profilesAtOnce = 1
+
+// newAdmin returns the handler of the admin listener. Nothing in it waits for a gate, for the store or for load to
+// pass; only profiles are bounded, among themselves.
+func newAdmin(h *readiness, metrics http.Handler, status func() any, guard *hostguard.Guard) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "alive\n") })
+	mux.HandleFunc("GET /readyz", h.serveReady)
+	mux.Handle("GET /metrics", metrics)
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { serveStatus(w, status()) })
+	mux.Handle("/debug/pprof/", boundProfiles(profiles()))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, adminIndex) })
+	return guard.Wrap(mux)
+}
+
+func (h *readiness) serveReady(w http.ResponseWriter, _ *http.Request) {
+	if err := h.err(); err != nil {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, "ready\n")
+}
+
+func serveStatus(w http.ResponseWriter, status any) {
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	if err := e.Encode(status); err != nil { // nothing was written yet if it cannot be marshalled
+		http.Error(w, "status: "+err.Error(), http.StatusInternalServerError)
+	}
+}
+
+func profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+func boundProfiles(next http.Handler) http.Handler {
+	slots := make(chan struct{}, profilesAtOnce)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+			next.ServeHTTP(w, r)
+		default:
+			w.Header().Set("Retry-After", "5")
+			http.Error(w, "a profile is being taken already; try again when that has ended", http.StatusServiceUnavailable)
+		}
+	})
+}
+
+// newAdminServer bounds what a connection may hold and for how long. There is no write time-out, because a profile
+// takes as long as it was asked to.
+func newAdminServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    8 << 10,
+	}
+}

@@ -1,0 +1,132 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/leveehq/levee/internal/bytesize"
+	"github.com/leveehq/levee/internal/config"
+)
+
+// Severity of a Finding.
+type Severity string
+
+const (
+	OK      Severity = "ok"
+	Warning Severity = "warning"
+	Failure Severity = "error" // the server would not start, or not work
+)
+
+// Finding is one thing that Check looked at.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	What     string   `json:"what"`
+	Text     string   `json:"text"`
+}
+
+// Check looks at everything that Run needs, and changes nothing: not even the data directory is made.
+func (a *App) Check() []Finding {
+	out := []Finding{a.checkPlan(), a.checkDescriptors()}
+	out = append(out, a.checkDirectory()...)
+	out = append(out, a.checkAddresses()...)
+	for _, warning := range append(a.publicity(), config.UnknownEnv(a.env)...) {
+		out = append(out, Finding{Warning, "exposure and environment", warning})
+	}
+	return out
+}
+
+func (a *App) checkPlan() Finding {
+	p := a.Plan()
+	if err := p.Check(); err != nil {
+		return Finding{Failure, "memory", err.Error()}
+	}
+	return Finding{OK, "memory", fmt.Sprintf("the plan fits into %s (%s)", bytesize.Format(p.Limit), p.Source)}
+}
+
+func (a *App) checkDescriptors() Finding {
+	var need int64
+	for _, d := range a.Plan().Descriptors {
+		need += d.Count
+	}
+	var have syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &have); err != nil {
+		return Finding{Failure, "descriptors", err.Error()}
+	}
+	text := fmt.Sprintf("%d files may be open at once, and the limit is %d", need, have.Max)
+	if uint64(need) > have.Max {
+		return Finding{Failure, "descriptors", text + ": raise it (ulimit -Hn, or LimitNOFILE= in the systemd unit), or lower bazel.max_connections"}
+	}
+	return Finding{OK, "descriptors", text}
+}
+
+// checkDirectory looks at the data directory, or at the nearest directory above it that exists and would hold it.
+func (a *App) checkDirectory() []Finding {
+	const what = "store"
+	path := a.cfg.Store.Path
+	base, err := existing(path)
+	if err != nil {
+		return []Finding{{Failure, what, a.cfg.Describe("store.path") + ": " + err.Error()}}
+	}
+	if err := unix.Access(base, unix.W_OK|unix.X_OK); err != nil {
+		return []Finding{{Failure, what, fmt.Sprintf("%s: no permission to write in %s: %v", a.cfg.Describe("store.path"), base, err)}}
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(base, &fs); err != nil {
+		return []Finding{{Failure, what, fmt.Sprintf("%s: %v", base, err)}}
+	}
+	free := int64(fs.Bavail) * fs.Bsize
+	text := fmt.Sprintf("%s is writable, %s of disk are free", path, bytesize.Format(free))
+	if base != path {
+		text = fmt.Sprintf("%s will be created in %s, %s of disk are free", path, base, bytesize.Format(free))
+	}
+	out := []Finding{{OK, what, text}}
+	if most := int64(a.cfg.Store.MaxSize); most > free && base != path {
+		out = append(out, Finding{Warning, what, fmt.Sprintf("%s is more than is free there (%s): store.min_free will shed writes before it is reached",
+			a.cfg.Describe("store.max_size"), bytesize.Format(free))})
+	}
+	return out
+}
+
+// existing returns path, or the nearest directory above it that exists.
+func existing(path string) (string, error) {
+	for {
+		info, err := os.Stat(path)
+		switch {
+		case err == nil && info.IsDir():
+			return path, nil
+		case err == nil:
+			return "", fmt.Errorf("%s is not a directory", path)
+		case !errors.Is(err, os.ErrNotExist):
+			return "", err
+		}
+		parent := filepath.Dir(path)
+		if parent == path {
+			return "", err
+		}
+		path = parent
+	}
+}
+
+// checkAddresses binds each address for a moment. One in use is a warning only: it may well be this very server.
+func (a *App) checkAddresses() []Finding {
+	var out []Finding
+	for _, p := range a.addresses(nil) {
+		l, err := net.Listen("tcp", p.addr)
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
+			out = append(out, Finding{Warning, "addresses", a.cfg.Describe(p.path) + " is in use, by this server or by another program"})
+		case err != nil:
+			out = append(out, Finding{Failure, "addresses", fmt.Sprintf("%s: %v", a.cfg.Describe(p.path), err)})
+		default:
+			l.Close()
+			out = append(out, Finding{OK, "addresses", a.cfg.Describe(p.path) + " is free"})
+		}
+	}
+	return out
+}

@@ -1,0 +1,42 @@
+package serve
+
+import (
+	"github.com/leveehq/levee"
+	"github.com/leveehq/levee/gate"
+)
+
+const (
+	// adminConnections bounds the admin listener: a few probes, a scraper or two, a person.
+	adminConnections = 24
+
+	// perAdminConnection is net/http's goroutine and buffers, and the snapshot with its text that a scrape holds.
+	perAdminConnection = 64 << 10
+
+	// profileBytes is what the profiler and one profile in the making take; most of it is symbol tables.
+	profileBytes = 4 << 20
+
+	// adminSocketReceive and adminSocketSend are small: requests are tiny and a slow scraper may wait.
+	adminSocketReceive = 16 << 10
+	adminSocketSend    = 64 << 10
+
+	// logBytes is for records being written; the access log bounds how many there are in a second.
+	logBytes = 256 << 10
+)
+
+// addAdminLines registers what belongs to no service: the admin listener and the log.
+func addAdminLines(k *levee.Kernel, connections *gate.Gate) {
+	const perSocket = 2 * (adminSocketReceive + adminSocketSend) // the kernel doubles what is set
+	k.AddLine(levee.Line{Account: "admin", Kind: levee.KindGo, Units: adminConnections, Unit: "connection", PerUnit: perAdminConnection,
+		Note: "Health, metrics and status.", InUse: inUse(connections, perAdminConnection)})
+	k.AddLine(levee.Line{Account: "profiles", Kind: levee.KindGo, Units: profilesAtOnce, Unit: "profile", PerUnit: profileBytes,
+		Note: "Profiles in the making."})
+	k.AddLine(levee.Line{Account: "log", Kind: levee.KindGo, Units: 1, Unit: "process", PerUnit: logBytes,
+		Setting: "log.max_per_second", Note: "Records being written."})
+	k.AddLine(levee.Line{Account: "admin_sockets", Kind: levee.KindKernel, Units: adminConnections, Unit: "connection", PerUnit: perSocket,
+		Note: "Kernel buffers of the admin listener's connections.", InUse: inUse(connections, perSocket)})
+	k.AddDescriptors(adminConnections, "admin connections")
+}
+
+func inUse(g *gate.Gate, per int64) func() int64 {
+	return func() int64 { return g.Stats().InUse * per }
+}
