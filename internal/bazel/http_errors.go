@@ -40,7 +40,7 @@ func (c *httpCall) fail(err error) error {
 	}
 	if c.begun {
 		// The connection is cut by net/http, because fewer bytes were sent than announced.
-		if c.r.Context().Err() != nil || isTimeout(err) {
+		if c.r.Context().Err() != nil || isTimeout(err) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
 			c.code = statusClientGone
 		}
 		return err

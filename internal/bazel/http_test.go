@@ -299,6 +299,14 @@ func TestASlowReaderIsCutAndASteadyOneIsNot(t *testing.T) {
 	if in := r.cache.read.Stats().InUse; in != 0 {
 		t.Errorf("%d bytes of permits are held", in)
 	}
+	eventually(t, "the cut is counted", func() bool {
+		for _, n := range r.cache.count.snapshot() {
+			if n.Code == statusClientGone {
+				return true
+			}
+		}
+		return false
+	})
 	n, _ := io.Copy(io.Discard, stuck.in)
 	if n >= int64(len(blob)) {
 		t.Errorf("the stuck reader got all %d bytes", n)
