@@ -19,7 +19,10 @@ const (
 	connWindow = 64 << 20
 
 	// ctrlLimit is how many bytes of control frames may wait for the socket before the reader stops reading.
-	ctrlLimit = 16 << 10
+	ctrlLimit = 48 << 10
+
+	// answerLimit is up to where small answers may wait with them. Above it their handlers wait for their turn.
+	answerLimit = 32 << 10
 
 	// calmBurst and calmRate (per second) bound the frames that cost us work and a client nothing: PING, SETTINGS,
 	// RST_STREAM, PRIORITY, empty DATA, surplus streams.
@@ -90,7 +93,7 @@ type conn struct {
 
 	ctrl struct {
 		sync.Mutex
-		b []byte
+		o *outBuf // nil when nothing waits
 	}
 	ctrlSize  atomic.Int32
 	writeFrom atomic.Int64 // 0: nobody writes; else since when no byte could be written

@@ -54,6 +54,8 @@ func (st *Stream) quota(want, min int, take bool) (int, error) {
 	return st.awaitQuota()
 }
 
+// awaitQuota waits in the queue. A client that opens no window for Options.WriteStall is not coming back for the rest:
+// waiting on would hold the call's memory for as long as the client likes.
 func (st *Stream) awaitQuota() (int, error) {
 	c := st.c
 	w := &st.waiter
@@ -63,31 +65,43 @@ func (st *Stream) awaitQuota() (int, error) {
 		defer t.Stop()
 		patience = t.C
 	}
+	stall := time.NewTimer(c.s.o.WriteStall)
+	defer stall.Stop()
 	for {
 		select {
 		case <-w.ready:
 			return w.granted, nil
+		case <-stall.C:
+			st.leaveQueue()
+			return 0, status.Error(codes.DeadlineExceeded, "the client took nothing for too long")
 		case <-patience:
 			c.mu.Lock()
 			w.min = minReady
 			c.pumpLocked()
 			c.mu.Unlock()
 		case <-st.ctx.Done():
-			c.mu.Lock()
-			if i := slices.Index(c.mu.waiters, st); i >= 0 {
-				c.mu.waiters = slices.Delete(c.mu.waiters, i, i+1)
-			} else if w.take {
-				c.mu.sendWindow += int64(w.granted)
-				st.sendWindow += int64(w.granted)
-				c.pumpLocked()
-			}
-			c.mu.Unlock()
-			select {
-			case <-w.ready:
-			default:
-			}
+			st.leaveQueue()
 			return 0, st.gone()
 		}
+	}
+}
+
+// leaveQueue gives up waiting, and what was granted at the same moment.
+func (st *Stream) leaveQueue() {
+	c := st.c
+	w := &st.waiter
+	c.mu.Lock()
+	if i := slices.Index(c.mu.waiters, st); i >= 0 {
+		c.mu.waiters = slices.Delete(c.mu.waiters, i, i+1)
+	} else if w.take {
+		c.mu.sendWindow += int64(w.granted)
+		st.sendWindow += int64(w.granted)
+		c.pumpLocked()
+	}
+	c.mu.Unlock()
+	select {
+	case <-w.ready:
+	default:
 	}
 }
 

@@ -42,18 +42,57 @@ func (st *Stream) unary(impl any, h grpc.MethodHandler) error {
 	if err != nil {
 		return err
 	}
-	b, err := marshal(resp)
-	if err != nil {
-		return err
+	m, ok := resp.(proto.Message)
+	if !ok {
+		return status.Errorf(codes.Internal, "%T is no protobuf message", resp)
 	}
-	return st.Reply(b)
+	return st.replyProto(m)
 }
 
+// replyProto is Reply without a copy: a small message is encoded where it will leave from.
+func (st *Stream) replyProto(m proto.Message) error {
+	n := proto.Size(m)
+	o := st.hold(n)
+	if o == nil {
+		b, err := marshal(m)
+		if err != nil {
+			return err
+		}
+		return st.SendMessage(b)
+	}
+	at := len(o.b)
+	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(o.b, m)
+	if err != nil || len(b)-at != n {
+		st.dropHeld()
+		return status.Errorf(codes.Internal, "encoding %T: %d bytes of %d: %v", m, len(b)-at, n, err)
+	}
+	o.b = b
+	return nil
+}
+
+// decode reads the request of a unary call. Decoding copies, so the bytes it is decoded from can be used again.
 func (st *Stream) decode(into any) error {
-	b, err := st.ReadMessage(st.c.s.o.MaxMessage)
+	st.deadline = time.Now().Add(st.c.s.o.MessageTimeout)
+	defer st.SetReadDeadline(time.Time{})
+	n, err := st.NextMessage()
 	if err == io.EOF {
 		return status.Error(codes.Internal, "the client ended the call without a message")
 	}
+	if err != nil {
+		return err
+	}
+	return st.decodeBody(n, into)
+}
+
+func (st *Stream) decodeBody(n int64, into any) error {
+	var b []byte
+	if n <= copyLimit {
+		o := getOut()
+		defer o.free()
+		o.b = append(o.b, make([]byte, n)...)
+		b = o.b
+	}
+	b, err := st.readBody(b, n, st.c.s.o.MaxMessage)
 	if err != nil {
 		return err
 	}
@@ -106,12 +145,8 @@ func (s serverStream) RecvMsg(into any) error {
 	if err != nil {
 		return err
 	}
-	b, err := s.st.readBody(n, s.st.c.s.o.MaxMessage)
-	s.st.SetReadDeadline(time.Time{})
-	if err != nil {
-		return err
-	}
-	return unmarshal(b, into)
+	defer s.st.SetReadDeadline(time.Time{})
+	return s.st.decodeBody(n, into)
 }
 
 // transportStream lets grpc.SetHeader and its like work on a unary call's context.

@@ -23,11 +23,11 @@ func (st *Stream) ReadMessage(limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return st.readBody(n, limit)
+	return st.readBody(nil, n, limit)
 }
 
-// readBody reads the message whose prefix said n.
-func (st *Stream) readBody(n, limit int64) ([]byte, error) {
+// readBody reads the message whose prefix said n, into b if that is not nil.
+func (st *Stream) readBody(b []byte, n, limit int64) ([]byte, error) {
 	o := &st.c.s.o
 	if n > limit {
 		return nil, status.Errorf(codes.ResourceExhausted, "message of %d bytes is above the limit of %d", n, limit)
@@ -45,7 +45,9 @@ func (st *Stream) readBody(n, limit int64) ([]byte, error) {
 		st.GrowWindow(int(min(n+prefixLen, MessageWindow)))
 	}
 	st.deadline = time.Now().Add(o.MessageTimeout)
-	b := make([]byte, n)
+	if b == nil {
+		b = make([]byte, n)
+	}
 	_, err := io.ReadFull(st, b)
 	if err == io.EOF && n == 0 {
 		err = nil

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"runtime"
 	"runtime/debug"
 
 	"google.golang.org/grpc/codes"
@@ -62,29 +63,39 @@ func (st *Stream) finish(status *status.Status) {
 
 func (st *Stream) sendStatus(status *status.Status) {
 	c := st.c
+	if status.Code() != codes.OK {
+		st.dropHeld()
+	}
 	o := st.held
 	st.held = nil
-	if o != nil && status.Code() != codes.OK {
-		st.giveBack(st.heldSize)
-		o.free()
-		o = nil
-	}
 	if o == nil {
 		o = getOut()
 	} else {
 		st.sent = true
 	}
 	defer o.free()
-	if st.reset.Load() || !c.lockOut(nil) {
+	if st.reset.Load() {
+		return
+	}
+	o.b = st.appendTrailers(o.b, status)
+	// The client may open its next stream as soon as it sees the trailers, so the slot is given back before they go.
+	// A handler that cannot have the output turn at once leaves its answer to the one that has, if it is small.
+	if c.queueAnswer(o.b) {
+		st.free()
+		if c.idleSince.Load() == 0 {
+			// Other handlers of this connection are about to answer too: let them, and one write does for all.
+			runtime.Gosched()
+		}
+		c.flush()
+		return
+	}
+	if !c.lockOut(nil) {
 		return
 	}
 	defer c.unlockOut()
 	if st.reset.Load() {
 		return
 	}
-	o.b = st.appendTrailers(o.b, status)
-	o.b = c.takeCtrl(o.b)
-	// The client may open its next stream as soon as it sees the trailers, so the slot is given back before they go.
 	st.free()
 	_ = c.write(o)
 }

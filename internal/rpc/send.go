@@ -133,9 +133,8 @@ func (st *Stream) emit(src *parts, n int) error {
 		st.giveBack(n)
 		return st.gone()
 	}
-	o := getOut()
+	o := c.takeOut()
 	defer o.free()
-	o.b = c.takeCtrl(o.b)
 	if !st.sent {
 		o.b = st.appendHeader(o.b)
 		st.sent = true
@@ -183,9 +182,22 @@ func (st *Stream) appendHeader(b []byte) []byte {
 // Reply sends the call's only or last message. A small one is copied and leaves in one write with the trailers, when
 // the handler has returned nil; if it returns an error the message is dropped.
 func (st *Stream) Reply(ps ...[]byte) error {
-	n := total(ps) + prefixLen
-	if n > maxFrameLen || st.held != nil || !st.tryQuota(n) {
+	o := st.hold(total(ps))
+	if o == nil {
 		return st.SendMessage(ps...)
+	}
+	for _, p := range ps {
+		o.b = append(o.b, p...)
+	}
+	return nil
+}
+
+// hold makes the buffer of a message of n bytes that is to leave with the trailers, ready for those bytes; nil if it
+// cannot be held back.
+func (st *Stream) hold(n int) *outBuf {
+	n += prefixLen
+	if n > maxFrameLen || st.held != nil || !st.tryQuota(n) {
+		return nil
 	}
 	o := getOut()
 	if !st.sent {
@@ -194,11 +206,16 @@ func (st *Stream) Reply(ps ...[]byte) error {
 	prefix := messagePrefix(n - prefixLen)
 	o.b = appendFrameHeader(o.b, n, http2.FrameData, 0, st.id)
 	o.b = append(o.b, prefix[:]...)
-	for _, p := range ps {
-		o.b = append(o.b, p...)
-	}
 	st.held, st.heldSize = o, n
-	return nil
+	return o
+}
+
+func (st *Stream) dropHeld() {
+	if st.held != nil {
+		st.giveBack(st.heldSize)
+		st.held.free()
+		st.held = nil
+	}
 }
 
 // sendHeld sends what Reply held back, now that more is to follow.
@@ -233,9 +250,9 @@ func (st *Stream) SendHeader(md metadata.MD) error {
 	if st.reset.Load() {
 		return st.gone()
 	}
-	o := getOut()
+	o := st.c.takeOut()
 	defer o.free()
-	o.b = st.appendHeader(st.c.takeCtrl(o.b))
+	o.b = st.appendHeader(o.b)
 	st.sent = true
 	if st.c.write(o) != nil {
 		return st.gone()

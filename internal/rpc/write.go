@@ -38,26 +38,46 @@ func (o *outBuf) cutIn(p []byte) {
 	o.v = append(o.v, p)
 }
 
+// queueCtrl appends to what leaves with the connection's next write: control frames, and small answers.
 func (c *conn) queueCtrl(add func(b []byte) []byte) {
 	c.ctrl.Lock()
-	c.ctrl.b = add(c.ctrl.b)
-	c.ctrlSize.Store(int32(len(c.ctrl.b)))
+	if c.ctrl.o == nil {
+		c.ctrl.o = getOut()
+	}
+	c.ctrl.o.b = add(c.ctrl.o.b)
+	c.ctrlSize.Store(int32(len(c.ctrl.o.b)))
 	c.ctrl.Unlock()
 }
 
-// takeCtrl moves the waiting control frames to b.
-func (c *conn) takeCtrl(b []byte) []byte {
+// queueAnswer appends a small answer, unless so much waits already that its sender had better wait too.
+func (c *conn) queueAnswer(answer []byte) bool {
+	c.ctrl.Lock()
+	defer c.ctrl.Unlock()
+	if int(c.ctrlSize.Load())+len(answer) > answerLimit {
+		return false
+	}
+	if c.ctrl.o == nil {
+		c.ctrl.o = getOut()
+	}
+	c.ctrl.o.b = append(c.ctrl.o.b, answer...)
+	c.ctrlSize.Store(int32(len(c.ctrl.o.b)))
+	return true
+}
+
+// takeOut returns a buffer that begins with what waits.
+func (c *conn) takeOut() *outBuf {
 	if c.ctrlSize.Load() == 0 {
-		return b
+		return getOut()
 	}
 	c.ctrl.Lock()
-	b = append(b, c.ctrl.b...)
-	if c.ctrl.b = c.ctrl.b[:0]; cap(c.ctrl.b) > 512 {
-		c.ctrl.b = nil
-	}
+	o := c.ctrl.o
+	c.ctrl.o = nil
 	c.ctrlSize.Store(0)
 	c.ctrl.Unlock()
-	return b
+	if o == nil {
+		o = getOut()
+	}
+	return o
 }
 
 // lockOut waits for the output turn. unlockOut gives it up and sees to what came up meanwhile: whoever failed to get
@@ -90,8 +110,7 @@ func (c *conn) unlockOut() {
 	<-c.out
 	for c.pending() && c.tryOut() {
 		if c.ctrlSize.Load() > 0 {
-			o := getOut()
-			o.b = c.takeCtrl(o.b)
+			o := c.takeOut()
 			_ = c.write(o)
 			o.free()
 		}
@@ -120,8 +139,7 @@ func (c *conn) flushBlocking() error {
 	if !c.lockOut(nil) {
 		return net.ErrClosed
 	}
-	o := getOut()
-	o.b = c.takeCtrl(o.b)
+	o := c.takeOut()
 	err := c.write(o)
 	o.free()
 	c.unlockOut()
@@ -134,8 +152,7 @@ func (c *conn) flushFromReader() {
 	if !c.pending() || !c.tryOut() {
 		return
 	}
-	o := getOut()
-	o.b = c.takeCtrl(o.b)
+	o := c.takeOut()
 	if c.raw != nil && len(o.b) > 0 {
 		c.try.b, c.try.n = o.b, 0
 		_ = c.raw.Write(c.try.once)
