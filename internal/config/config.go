@@ -88,7 +88,7 @@ type Bazel struct {
 	MaxStreams int `hcl:"max_streams" default:"auto" min:"1" help:"gRPC calls open at once, all connections together."`
 
 	// MaxStreamsPerConnection is announced to clients, whose surplus calls then wait on their side at no cost to us.
-	MaxStreamsPerConnection int `hcl:"max_streams_per_connection" default:"200" min:"1" help:"gRPC calls open at once on one connection; the rest waits in the client."`
+	MaxStreamsPerConnection int `hcl:"max_streams_per_connection" default:"auto" min:"1" help:"gRPC calls open at once on one connection; the rest waits in the client. auto: 200, or max_streams if that is less."`
 
 	// MaxConnections bounds connections of the gRPC and of the HTTP listener, each. Those above are closed at once.
 	MaxConnections int `hcl:"max_connections" default:"auto" min:"1" help:"Connections of the gRPC and of the HTTP listener, each; surplus ones are closed at once."`

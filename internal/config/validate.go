@@ -85,9 +85,7 @@ func (v *validator) store() {
 
 func (v *validator) bazel() {
 	b := v.c.Bazel
-	if v.c.Origin("bazel.max_streams_per_connection").Kind != FromDefault { // the default gives way to a small door
-		v.above("bazel.max_streams_per_connection", int64(b.MaxStreamsPerConnection), "bazel.max_streams", int64(b.MaxStreams))
-	}
+	v.above("bazel.max_streams_per_connection", int64(b.MaxStreamsPerConnection), "bazel.max_streams", int64(b.MaxStreams))
 	v.above("bazel.max_writes", int64(b.MaxWrites), "bazel.max_streams", int64(b.MaxStreams))
 	v.above("bazel.write_queue", int64(b.WriteQueue), "bazel.max_streams", int64(b.MaxStreams))
 	v.above("bazel.door_window", int64(b.DoorWindow), "bazel.window", int64(b.Window))

@@ -35,8 +35,11 @@ func (a *App) Check() []Finding {
 	out := []Finding{a.checkPlan(), a.checkDescriptors()}
 	out = append(out, a.checkDirectory()...)
 	out = append(out, a.checkAddresses()...)
-	for _, warning := range append(a.publicity(), config.UnknownEnv(a.env)...) {
-		out = append(out, Finding{Warning, "exposure and environment", warning})
+	for _, text := range a.publicity() {
+		out = append(out, Finding{Warning, "exposure", text})
+	}
+	for _, text := range config.UnknownEnv(a.env) {
+		out = append(out, Finding{Warning, "environment", text})
 	}
 	return out
 }
@@ -102,7 +105,7 @@ func existing(path string) (string, error) {
 			return path, nil
 		case err == nil:
 			return "", fmt.Errorf("%s is not a directory", path)
-		case !errors.Is(err, os.ErrNotExist):
+		case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
 			return "", err
 		}
 		parent := filepath.Dir(path)

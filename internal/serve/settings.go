@@ -64,7 +64,7 @@ func bazelOptions(c *config.Config, k *levee.Kernel, store blobstore.Store, log 
 		Codes:  shedcode.Codes{Write: writeCode[b.ShedWriteCode], HTTPPut: b.ShedPutStatus},
 
 		MaxStreams:              b.MaxStreams,
-		MaxStreamsPerConnection: streamsPerConnection(c),
+		MaxStreamsPerConnection: b.MaxStreamsPerConnection,
 		MaxConnections:          b.MaxConnections,
 		MaxHTTPConnections:      b.MaxConnections,
 		DoorWindow:              int(b.DoorWindow),
@@ -85,15 +85,6 @@ func bazelOptions(c *config.Config, k *levee.Kernel, store blobstore.Store, log 
 		ACMemory:                int64(b.ACMemory),
 		FindMissingMemory:       int64(b.FindMissingMemory),
 	}
-}
-
-// streamsPerConnection lets the default give way to a small door; what was written stays as written.
-func streamsPerConnection(c *config.Config) int {
-	n := c.Bazel.MaxStreamsPerConnection
-	if door := c.Bazel.MaxStreams; door > 0 && c.Origin("bazel.max_streams_per_connection").Kind == config.FromDefault {
-		return min(n, door)
-	}
-	return n
 }
 
 var writeCode = map[string]codes.Code{

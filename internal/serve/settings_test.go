@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"io"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/leveehq/levee"
 	"github.com/leveehq/levee/internal/config"
 )
 
@@ -98,28 +98,29 @@ func TestThePlanOfTheDefaultsFitsEveryMachine(t *testing.T) {
 }
 
 func TestTheIndexTakesWhatThePlanHasLeft(t *testing.T) {
-	index := func(flags map[string]string) (blobs int64, p levee.Plan) {
+	units := func(account string, flags map[string]string) int64 {
 		t.Helper()
-		p = build(t, flags).Plan()
-		for _, l := range p.Lines {
-			if l.Account == "index" {
-				return l.Units, p
+		for _, l := range build(t, flags).Plan().Lines {
+			if l.Account == account {
+				return l.Units
 			}
 		}
-		t.Fatal("no line index")
-		return 0, p
+		t.Fatal("no line " + account)
+		return 0
 	}
-	narrow, p := index(map[string]string{"memory-limit": "512MiB"})
-	if narrow < 100_000 || p.GoLive > p.GoLiveMost {
-		t.Errorf("at 512 MiB: %d blobs, %d of %d live", narrow, p.GoLive, p.GoLiveMost)
+	small := map[string]string{"memory-limit": "512MiB"}
+	narrow := units("index", small)
+	if narrow < 100_000 {
+		t.Errorf("at 512 MiB: %d blobs", narrow)
 	}
-	if wide, _ := index(map[string]string{"memory-limit": "512MiB", "bazel-max-streams": "1000"}); wide <= narrow {
-		t.Errorf("%d blobs with a small door, %d with a large one", wide, narrow)
+	door := strconv.FormatInt(units("streams", small)+800, 10)
+	if less := units("index", map[string]string{"memory-limit": "512MiB", "bazel-max-streams": door}); less >= narrow {
+		t.Errorf("%d blobs with a wide door, %d with a narrow one", less, narrow)
 	}
-	if most, _ := index(map[string]string{"memory-limit": "64GiB"}); most != defaultMaxSize/blobBlock {
+	if most := units("index", map[string]string{"memory-limit": "64GiB"}); most != defaultMaxSize/blobBlock {
 		t.Errorf("%d blobs, though 10 GiB hold %d at most", most, int64(defaultMaxSize)/blobBlock)
 	}
-	if set, _ := index(map[string]string{"memory-limit": "512MiB", "store-max-blobs": "1234"}); set != 1234 {
+	if set := units("index", map[string]string{"memory-limit": "512MiB", "store-max-blobs": "1234"}); set != 1234 {
 		t.Errorf("%d blobs, 1234 were set", set)
 	}
 }
