@@ -100,9 +100,9 @@ func TestCaseO10AStoppingServerEndsWhatItHasBegunAndTakesNothingNew(t *testing.T
 	if err := stream.Send(&bspb.WriteRequest{ResourceName: name, Data: []byte(body[:half])}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the first half to arrive", func() error {
+	waitFor(t, "the first bytes to be stored", func() error {
 		at, err := bspb.NewByteStreamClient(conn).QueryWriteStatus(ctx, &bspb.QueryWriteStatusRequest{ResourceName: name})
-		if err != nil || at.CommittedSize != int64(half) {
+		if err != nil || at.CommittedSize == 0 {
 			return fmt.Errorf("committed %d, %v", at.GetCommittedSize(), err)
 		}
 		return nil

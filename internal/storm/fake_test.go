@@ -151,16 +151,17 @@ func shedError(code codes.Code, reason string) error {
 	return st.Err()
 }
 
-// fakeAdmin publishes a plan with one account, and a resident set.
+// fakeAdmin publishes a plan with one account, a resident set, and one more shed each time it is asked.
 func fakeAdmin(t *testing.T, rss, inUse int64) string {
 	t.Helper()
+	var looks atomic.Int64
 	mux := http.NewServeMux()
 	mux.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes %e\n", float64(rss))
 	})
 	mux.HandleFunc("/status", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"plan":{"limit_bytes":1000000,"lines":[{"account":"write","bytes":4096,"in_use_bytes":%d}]},"gates":[{"name":"write","shed":{"timeout":3}}]}`, inUse)
+		fmt.Fprintf(w, `{"plan":{"limit_bytes":1000000,"lines":[{"account":"write","bytes":4096,"in_use_bytes":%d}]},"gates":[{"name":"write","shed":{"timeout":%d,"closed":0}}]}`, inUse, looks.Add(1))
 	})
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)

@@ -7,11 +7,24 @@ type serverStatus struct {
 		Lines []struct {
 			Account string `json:"account"`
 			Bytes   int64  `json:"bytes"`
-			InUse   int64  `json:"in_use_bytes"` // absent if the line does not count
+			InUse   *int64 `json:"in_use_bytes"` // nil if the line does not count
 		} `json:"lines"`
 	} `json:"plan"`
 	Gates []struct {
 		Name string            `json:"name"`
 		Shed map[string]uint64 `json:"shed"`
 	} `json:"gates"`
+}
+
+// sheds are the counters of all gates that have shed anything.
+func (st *serverStatus) sheds() map[GateShed]uint64 {
+	counts := map[GateShed]uint64{}
+	for _, g := range st.Gates {
+		for reason, n := range g.Shed {
+			if n > 0 {
+				counts[GateShed{Gate: g.Name, Reason: reason}] = n
+			}
+		}
+	}
+	return counts
 }

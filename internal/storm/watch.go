@@ -35,6 +35,7 @@ type watch struct {
 		rss, peak, total int64 // now, since mark, since the start
 		accounts         map[string]int64
 		last             serverStatus
+		before           map[GateShed]uint64 // counters when the run began; keys have no Count
 		notReady         uint64
 		silent           uint64 // probes without an answer
 	}
@@ -104,8 +105,13 @@ func (w *watch) poll(ctx context.Context) error {
 		return nil
 	}
 	w.mu.last = st
+	if w.mu.before == nil {
+		w.mu.before = st.sheds()
+	}
 	for _, l := range st.Plan.Lines {
-		w.mu.accounts[l.Account] = max(w.mu.accounts[l.Account], l.InUse)
+		if l.InUse != nil && *l.InUse > 0 {
+			w.mu.accounts[l.Account] = max(w.mu.accounts[l.Account], *l.InUse)
+		}
 	}
 	return nil
 }
@@ -240,9 +246,10 @@ func (w *watch) server() *Server {
 	for _, l := range w.mu.last.Plan.Lines {
 		s.Plan[l.Account] = l.Bytes
 	}
-	for _, g := range w.mu.last.Gates {
-		for reason, n := range g.Shed {
-			s.Sheds = append(s.Sheds, GateShed{Gate: g.Name, Reason: reason, Count: n})
+	for key, n := range w.mu.last.sheds() {
+		if n -= w.mu.before[key]; n > 0 {
+			key.Count = n
+			s.Sheds = append(s.Sheds, key)
 		}
 	}
 	slices.SortFunc(s.Sheds, func(a, b GateShed) int {

@@ -231,7 +231,7 @@ type tail struct {
 	}
 }
 
-const tailSize = 64 << 10
+const tailSize = 8 << 10
 
 func (b *tail) Write(p []byte) (int, error) {
 	b.mu.Lock()
