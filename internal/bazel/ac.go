@@ -115,7 +115,7 @@ func (g *acCall) serve() error {
 		if err != nil {
 			return err
 		}
-		return g.c.st.SendMessage(out...)
+		return g.c.st.Reply(out...)
 	}
 }
 
@@ -220,11 +220,11 @@ func (s *Service) updateActionResult(c *call) error {
 	if err != nil {
 		return acError(err)
 	}
-	if err := s.storeEntry(c.ctx(), key, body); err != nil {
-		return err
+	if err := s.store.Put(c.ctx(), key, body); err != nil {
+		return s.writeError(digest{hash: key.Hash, size: int64(len(body))}, err)
 	}
 	s.count.acUpdates.Add(1)
-	return c.st.SendMessage(body)
+	return c.st.Reply(body)
 }
 
 // parseUpdate reads UpdateActionResultRequest { string instance_name = 1; Digest action_digest = 2; ActionResult
@@ -267,21 +267,4 @@ func parseUpdate(c *call, b []byte) (key blobstore.Key, body []byte, err error) 
 	}
 	key, err = acRequest(c, instance, *action, repb.DigestFunction_Value(function))
 	return key, body, err
-}
-
-// storeEntry stores an action cache entry that is in memory.
-func (s *Service) storeEntry(ctx context.Context, k blobstore.Key, body []byte) error {
-	d := digest{hash: k.Hash, size: int64(len(body))}
-	up, err := s.store.Create(ctx, k, d.size, 0)
-	if err != nil {
-		return s.writeError(d, err)
-	}
-	defer up.Abort()
-	if _, err := up.Write(body); err != nil {
-		return s.writeError(d, err)
-	}
-	if err := up.Commit(ctx); err != nil {
-		return s.writeError(d, err)
-	}
-	return nil
 }

@@ -68,7 +68,7 @@ func (s *Service) batchRead(c *call) error {
 		}
 	}
 	s.count.bytesOut.Add(c.bytes)
-	return c.st.SendMessage(r.response.list...)
+	return c.st.Reply(r.response.list...)
 }
 
 // batchReadCall is one BatchReadBlobsRequest and its response.

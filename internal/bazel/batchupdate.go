@@ -33,7 +33,7 @@ func (s *Service) batchUpdate(c *call) error {
 		return messageError(err)
 	}
 	s.count.bytesIn.Add(c.bytes)
-	return c.st.SendMessage(b.response.list...)
+	return c.st.Reply(b.response.list...)
 }
 
 // batch is a BatchUpdateBlobsRequest being read.
@@ -172,15 +172,7 @@ func (s *Service) storeBytes(c *call, d digest, data []byte) error {
 	if s.storedSize(d) == d.size {
 		return nil
 	}
-	up, err := s.store.Create(c.ctx(), d.key(), d.size, 0)
-	if err != nil {
-		return s.writeError(d, err)
-	}
-	defer up.Abort()
-	if _, err := up.Write(data); err != nil {
-		return s.writeError(d, err)
-	}
-	if err := up.Commit(c.ctx()); err != nil {
+	if err := s.store.Put(c.ctx(), d.key(), data); err != nil {
 		return s.writeError(d, err)
 	}
 	return nil

@@ -31,6 +31,7 @@ type call struct {
 // Internal, since the deferred function sees no error of the handler.
 func (s *Service) wrap(h func(*call) error) rpc.Handler {
 	return func(st *rpc.Stream) (err error) {
+		st.DropMetadata() // nothing here asks for it, and a call may wait long
 		c := &call{s: s, st: st}
 		start := time.Now()
 		done := false
@@ -130,7 +131,7 @@ func (c *call) reply(m proto.Message) error {
 	if err != nil {
 		return status.Errorf(codes.Internal, "the response cannot be encoded: %v", err)
 	}
-	return c.st.SendMessage(b)
+	return c.st.Reply(b)
 }
 
 func (c *call) setInstance(name string) error {

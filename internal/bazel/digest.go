@@ -83,7 +83,7 @@ var unhex = func() (t [256]byte) {
 }()
 
 func parseDigest(p *repb.Digest) (d digest, err error) {
-	if p == nil {
+	if p.GetHash() == "" {
 		return d, errNoDigest
 	}
 	if p.SizeBytes < 0 {

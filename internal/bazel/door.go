@@ -61,4 +61,3 @@ func classOf(method string) (class shedcode.Class, exempt bool) {
 	}
 	return shedcode.BazelRead, strings.HasPrefix(method, "/grpc.health.v1.")
 }
-

@@ -18,8 +18,8 @@ const (
 	// as long as it lasts.
 	lookupBatch = 256
 
-	// maxFindMissing bounds the message: 100,000 digests.
-	maxFindMissing = 8 * mib
+	// maxFindMissing bounds the message: 70,000 digests.
+	maxFindMissing = 5 * mib
 
 	// perFindMissing is the scratch and the response's first part.
 	perFindMissing = 64 * kib
@@ -48,7 +48,7 @@ func (s *Service) findMissing(c *call) error {
 	m.lookup()
 	s.count.findMissingDigests.Add(m.asked)
 	s.count.findMissingAbsent.Add(m.absent)
-	return c.st.SendMessage(m.response.list...)
+	return c.st.Reply(m.response.list...)
 }
 
 // missing is one call's work. It is pooled for its scratch memory.

@@ -49,7 +49,9 @@ type Options struct {
 	// is both). One above is closed at once. Each has kernel buffers, which is most of what it costs.
 	MaxConnections, MaxHTTPConnections int
 
-	// DoorWindow is what a call may send before it is admitted (bazel.door_window; 16 KiB).
+	// DoorWindow is the memory that a call may fill before it is admitted (bazel.door_window; 16 KiB). The window announced
+	// to clients is a quarter less, which is what always fits. Too low and small calls need a second round trip; too high
+	// multiplies with MaxStreams.
 	DoorWindow int
 
 	// Window is what an admitted write may have in flight (bazel.window). One upload's speed is window ÷ round trip, so

@@ -15,7 +15,7 @@ import (
 
 // read serves ByteStream.Read.
 //
-//   - A chunk is fetched only when the client can take it: SendReady waits and holds nothing.
+//   - A chunk is fetched only when the client can take it, and only as much of it: SendReady waits and holds nothing.
 //   - A permit covers one chunk on its way from the disk to the socket, so a slow reader holds none between chunks.
 //   - A compressed chunk is a frame of its own. The client sees frames one after the other, which zstd decodes as one.
 func (s *Service) read(c *call) error {
@@ -96,12 +96,20 @@ func (s *Service) openBlob(c *call, d digest) (blobstore.Blob, error) {
 	return blob, nil
 }
 
-// sendChunk sends the next bytes from off on, at most n, as one message.
+// sendChunk sends the next bytes from off on, at most n, as one message. A message longer than SendReady allows would wait
+// for the client with its permit in hand.
 func (s *Service) sendChunk(c *call, blob blobstore.Blob, r resource, off, n int64) (int64, error) {
+	extra := int64(maxDataField)
 	n = min(n, int64(s.opt.ReadChunk))
-	if _, err := c.st.SendReady(int(n)); err != nil {
+	if r.zstd {
+		extra += frameSlack
+		n = min(n, int64(s.opt.ReadChunk)-frameSlack)
+	}
+	ready, err := c.st.SendReady(int(n + extra))
+	if err != nil {
 		return 0, err
 	}
+	n = max(1, min(n, int64(ready)-extra))
 	p, err := c.admit(s.gates.read, shedcode.BazelRead, s.opt.readCost(n, r.zstd))
 	if err != nil {
 		return 0, err
@@ -131,12 +139,15 @@ func (s *Service) sendChunk(c *call, blob blobstore.Blob, r resource, off, n int
 
 // sendData sends a ReadResponse: bytes data = 10.
 func (c *call) sendData(data []byte) error {
-	var head [12]byte
+	var head [maxDataField]byte
 	b := protowire.AppendTag(head[:0], 10, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(len(data)))
 	c.bytes += int64(len(data))
 	return c.st.SendMessage(b, data)
 }
+
+// maxDataField is a tag and a length.
+const maxDataField = 6
 
 // sendEmpty answers a read of no bytes: nothing, or a frame of nothing.
 func (s *Service) sendEmpty(c *call, compressed bool) error {

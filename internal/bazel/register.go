@@ -47,10 +47,14 @@ func (s *Service) Register(srv *rpc.Server) *health.Server {
 	return h
 }
 
+// maxHeaderList bounds the headers of a call. They are let go before the call waits.
+const maxHeaderList = 16 * kib
+
 // RPCOptions is what a server needs so that Register's handlers, and nothing else, hold memory.
 func (s *Service) RPCOptions() rpc.Options {
 	return rpc.Options{
-		DoorWindow:           s.opt.DoorWindow,
+		DoorWindow:           s.opt.doorWindow(),
+		MaxHeaderList:        maxHeaderList,
 		MaxConcurrentStreams: uint32(s.opt.MaxStreamsPerConnection),
 		WriteStall:           s.opt.ReadStall,
 		SocketReceive:        max(socketReceive, s.opt.Window),

@@ -7,42 +7,45 @@ import (
 
 	"github.com/leveehq/levee"
 	"github.com/leveehq/levee/gate"
+	"github.com/leveehq/levee/internal/rpc"
 )
 
 const (
 	kib = 1 << 10
 	mib = 1 << 20
 
-	copyBuffer   = 64 * kib // between a stream and the store
-	maxReadChunk = mib      // larger buffers must not be pooled
-	smallMemory  = 1 << 30  // below it, windows and chunks are halved
+	copyBuffer   = 64 * kib  // between a stream and the store
+	maxReadChunk = mib       // larger buffers must not be pooled
+	smallMemory  = 1 << 30   // below it, windows and chunks are halved
+	tinyMemory   = 512 * mib // below it, floors sink and batches are halved
 )
 
 // Measured bytes of what is counted by number. TestEachUnitOfThePlanCostsWhatItSays holds them.
 const (
-	// perStream is a stream's state in the transport, its goroutine with a grown stack, and what a handler keeps before it
-	// has a permit (a name, parse buffers). The door window comes on top.
-	perStream = 9 * kib
+	// perStream is a stream's state in the transport, its goroutine with a grown stack, its place in a queue, and what a
+	// handler keeps before it has a permit (a name, parse buffers). The door window comes on top.
+	perStream = 8 * kib
 
-	// perConnection is the transport's state of one connection: two goroutines, frame buffers, two header tables.
-	perConnection = 64 * kib
+	// perConnection is the transport's state of one connection: a goroutine, header tables, a header block in the making,
+	// control frames that wait for the socket.
+	perConnection = 32 * kib
 
-	// perHTTPConnection is net/http's: a goroutine, two bufio buffers of 4 KiB, header maps.
-	perHTTPConnection = 24 * kib
+	// perHTTPConnection is net/http's: goroutines, buffers, the map of a hostile header, or else sendfile's copy buffer.
+	perHTTPConnection = 76 * kib
 
 	// perDecoder is what a streaming zstd decoder takes besides its frame's window: room for two blocks beyond it, one
-	// block in and one out, tables.
-	perDecoder = 832 * kib
+	// block in and one out, tables. Measured: 487 KiB.
+	perDecoder = 512 * kib
 
 	// perEncoder is one pooled encoder with its tables.
-	perEncoder = 1536 * kib
+	perEncoder = 1088 * kib
 )
 
 // Kernel buffers that are set on accepted sockets. The kernel doubles both.
 const (
 	socketReceive     = 256 * kib // at least a stream's window
 	socketSend        = 64 * kib
-	httpSocketReceive = 128 * kib
+	httpSocketReceive = 64 * kib
 	httpSocketSend    = 64 * kib
 )
 
@@ -51,31 +54,47 @@ const (
 //
 // The shares are of the memory limit. Together with the store's index (15 % of what may be live) they stay below 0.55 of
 // GOMEMLIMIT, which is about two thirds of the limit on the smallest machine and nine tenths on a large one. A floor is
-// what makes a share useful on 512 MiB; a ceiling is where more would only lengthen queues on disk and processor.
+// what makes a share useful on 512 MiB; a ceiling is where more would only lengthen queues on disk and processor. Below
+// 512 MiB the floors sink with the limit, and the door faster, so that 256 MiB still serve, just less at once.
 func (o *Options) fill(limit int64) {
-	small := limit < smallMemory
+	small, tiny := limit < smallMemory, limit < tinyMemory
+	share := func(parts, floor, ceiling int64) int64 {
+		if tiny {
+			floor = floor * limit / tinyMemory
+		}
+		return clamp(limit/parts, floor, ceiling)
+	}
 	set(&o.DoorWindow, 16*kib)
 	set(&o.Window, pick(small, 128*kib, 256*kib))
 	set(&o.ReadChunk, pick(small, 128*kib, 256*kib))
-	set(&o.MaxStreams, int(clamp(limit/(200*kib), 2560, 6144)))
+	set(&o.MaxBatch, int64(pick(tiny, mib, 2*mib)))
+	set(&o.MaxStreams, defaultStreams(limit))
 	set(&o.MaxStreamsPerConnection, min(200, o.MaxStreams))
-	set(&o.MaxConnections, int(clamp(limit/(5*mib), 96, 1024)))
-	set(&o.MaxHTTPConnections, int(clamp(limit/(8*mib), 64, 1024)))
-	set(&o.MaxWrites, min(int(clamp(limit/20/o.identityCost(), 1, 1024)), o.MaxStreams))
+	// Larger windows are fewer connections. Over HTTP one Bazel opens up to 100.
+	set(&o.MaxConnections, int(clamp(limit*int64(pick(tiny, 8, 12))/100/o.socketBytes(), 16, 1024)))
+	set(&o.MaxHTTPConnections, int(clamp(limit/int64(pick(tiny, 8*mib, 5*mib)), 16, 1024)))
+	set(&o.MaxWrites, min(int(clamp(limit/25/o.identityCost(), 1, 1024)), o.MaxStreams))
 	set(&o.WriteWait, 10*time.Second)
 	set(&o.WriteQueue, o.MaxStreams)
 	set(&o.ReadWait, 10*time.Second)
 	set(&o.ReadStall, 60*time.Second)
 	set(&o.MessageWait, 10*time.Second)
-	set(&o.MaxBatch, 2*mib)
-	set(&o.ReadMemory, clamp(limit/42, 12*mib, 256*mib))
-	set(&o.BatchMemory, clamp(limit/42, 12*mib, 256*mib))
-	set(&o.BatchReadMemory, clamp(limit/64, 8*mib, 128*mib))
-	set(&o.ACMemory, clamp(limit/85, 6*mib, 128*mib))
-	set(&o.FindMissingMemory, clamp(limit/64, 8*mib, 64*mib))
+	set(&o.ReadMemory, share(51, 10*mib, 256*mib))
+	set(&o.BatchMemory, share(51, 10*mib, 256*mib))
+	set(&o.BatchReadMemory, share(64, 8*mib, 128*mib))
+	set(&o.ACMemory, share(85, 6*mib, 128*mib))
+	set(&o.FindMissingMemory, share(100, 5*mib, 64*mib))
 	if o.FairBy == "" {
 		o.FairBy = FairByPeer
 	}
+}
+
+// defaultStreams is an eighth of the limit down to 512 MiB, and falls to a few hundred at 256 MiB.
+func defaultStreams(limit int64) int {
+	if limit < tinyMemory {
+		return int(max(64, (limit-tinyMemory*3/8)*2560/(tinyMemory*5/8)))
+	}
+	return int(clamp(limit/(210*kib), 2560, 6144))
 }
 
 // Costs in bytes of one call of each kind, and of the largest one.
@@ -113,8 +132,9 @@ func (o *Options) maxBatchCost() int64 {
 // the digests of trees, up to maxRefs at once, and a buffer to read trees through.
 func (o *Options) acCost(n int64) int64 { return 3*n + maxRefs*perRef + 32*kib }
 
-// maxACCost is the largest: a body of a whole batch, inlining another, asked for by the longest request.
-func (o *Options) maxACCost() int64 { return o.acCost(o.maxACBody()) + o.MaxBatch + 4*maxACRequest }
+// maxACCost is the largest, asked for by the longest request. What is inlined fills up a message that a body of that size
+// fills alone, and costs less than it does.
+func (o *Options) maxACCost() int64 { return o.acCost(o.maxACBody()) + 4*maxACRequest }
 
 // maxACBody is the largest action result that gRPC takes and gives.
 func (o *Options) maxACBody() int64 { return o.MaxBatch }
@@ -128,6 +148,8 @@ func encoders() int { return runtime.GOMAXPROCS(0) }
 func (o *Options) exemptStreams() int { return max(16, o.MaxStreams/16) }
 
 func (o *Options) makeGates(k *levee.Kernel) (g gates, err error) {
+	// One key alone may have seven eighths, so that another finds room whatever the first one's clients are stuck in.
+	most := func(n int64) int64 { return max(1, n-n/8) }
 	half := func(n int64) int64 { return max(1, n/2) }
 	mk := func(dst **gate.Gate, shedOnPressure bool, opt gate.Options) {
 		if err == nil {
@@ -136,22 +158,24 @@ func (o *Options) makeGates(k *levee.Kernel) (g gates, err error) {
 	}
 	streams := int64(o.MaxStreams)
 	mk(&g.streams, false, gate.Options{Name: "streams", Limit: streams,
-		PerKey: max(1, streams-streams/8), PerKeyContended: half(streams)})
+		PerKey: most(streams), PerKeyContended: half(streams)})
 	exempt := int64(o.exemptStreams())
 	mk(&g.exempt, false, gate.Options{Name: "streams_reserved", Limit: exempt, PerKeyContended: half(exempt)})
 	mk(&g.connections, false, gate.Options{Name: "connections", Limit: int64(o.MaxConnections)})
 	mk(&g.httpConnections, false, gate.Options{Name: "http_connections", Limit: int64(o.MaxHTTPConnections)})
 
 	bytes := func(name string, limit, largest int64, queue int, wait time.Duration) gate.Options {
-		return gate.Options{Name: name, Limit: limit, PerKeyContended: half(limit), MaxCost: max(limit, largest), Queue: queue, Wait: wait}
+		return gate.Options{Name: name, Limit: limit, PerKey: most(limit), PerKeyContended: half(limit), MaxCost: max(limit, largest), Queue: queue, Wait: wait}
 	}
 	all := o.MaxStreams + o.MaxHTTPConnections // nobody else can wait
-	mk(&g.write, true, bytes("write", int64(o.MaxWrites)*o.identityCost(), o.compressedCost(maxFrameWindow), o.WriteQueue, o.WriteWait))
+	write := bytes("write", int64(o.MaxWrites)*o.identityCost(), o.compressedCost(maxFrameWindow), o.WriteQueue, o.WriteWait)
+	write.PerKey = 0 // max_writes is what one build gets while it is alone
+	mk(&g.write, true, write)
 	mk(&g.batchUpdate, true, bytes("batch_update", o.BatchMemory, o.maxBatchCost(), all, o.WriteWait))
-	mk(&g.read, false, bytes("read", o.ReadMemory, o.readCost(int64(o.ReadChunk), true), all, o.ReadWait))
+	mk(&g.read, false, bytes("read", o.ReadMemory, o.readCost(int64(o.ReadChunk)-frameSlack, true), all, o.ReadWait))
 	mk(&g.batchRead, false, bytes("batch_read", o.BatchReadMemory, o.maxBatchReadCost(), all, o.ReadWait))
 	mk(&g.ac, false, bytes("ac", o.ACMemory, o.maxACCost(), o.MaxStreams, acWait))
-	mk(&g.findMissing, false, bytes("find_missing", o.FindMissingMemory, o.findMissingCost(0), all, o.ReadWait))
+	mk(&g.findMissing, false, bytes("find_missing", o.FindMissingMemory, o.findMissingCost(maxFindMissing), all, o.ReadWait))
 	g.cpu = o.CPU
 	if g.cpu == nil {
 		mk(&g.cpu, false, gate.Options{Name: "cpu", Limit: int64(runtime.GOMAXPROCS(0)), Queue: math.MaxInt32, Wait: o.ReadStall})
@@ -175,9 +199,11 @@ func (o *Options) addLines(k *levee.Kernel, g gates) {
 		"Streams for calls that are never shed: capabilities, health, write status.")
 	counted("connections", levee.KindGo, g.connections, "connection", int64(o.MaxConnections), perConnection, "bazel.max_connections",
 		"Frame buffers, header tables and goroutines of a gRPC connection.")
+	k.AddLine(levee.Line{Account: "transport", Kind: levee.KindGo, Units: rpc.EarlyBytes + rpc.FreeBytes, Unit: "byte", PerUnit: 1,
+		Note: "Free lists of the gRPC transport, and what clients send before they know its windows."})
 	counted("http_connections", levee.KindGo, g.httpConnections, "connection", int64(o.MaxHTTPConnections), perHTTPConnection, "bazel.max_connections",
 		"Buffers and goroutine of a connection of the HTTP cache.")
-	counted("sockets", levee.KindKernel, g.connections, "connection", int64(o.MaxConnections), 2*(int64(max(socketReceive, o.Window))+socketSend), "bazel.max_connections",
+	counted("sockets", levee.KindKernel, g.connections, "connection", int64(o.MaxConnections), o.socketBytes(), "bazel.max_connections",
 		"Kernel buffers of a gRPC connection; the kernel doubles what is set.")
 	counted("http_sockets", levee.KindKernel, g.httpConnections, "connection", int64(o.MaxHTTPConnections), 2*(httpSocketReceive+httpSocketSend), "bazel.max_connections",
 		"Kernel buffers of an HTTP connection.")
@@ -186,17 +212,23 @@ func (o *Options) addLines(k *levee.Kernel, g gates) {
 		"Windows, copy buffers and decoders of admitted writes.")
 	inBytes(g.batchUpdate, max(o.BatchMemory, o.maxBatchCost()), "bazel.batch_memory",
 		"Messages of BatchUpdateBlobs and UpdateActionResult.")
-	inBytes(g.read, max(o.ReadMemory, o.readCost(int64(o.ReadChunk), true)), "bazel.read_memory",
+	inBytes(g.read, max(o.ReadMemory, o.readCost(int64(o.ReadChunk)-frameSlack, true)), "bazel.read_memory",
 		"Chunks of blobs on their way out.")
 	inBytes(g.batchRead, max(o.BatchReadMemory, o.maxBatchReadCost()), "bazel.batch_read_memory",
 		"Responses of BatchReadBlobs and GetTree.")
 	inBytes(g.ac, max(o.ACMemory, o.maxACCost()), "bazel.ac_memory", "Action results being checked and sent.")
-	inBytes(g.findMissing, max(o.FindMissingMemory, o.findMissingCost(0)), "bazel.find_missing_memory", "Responses of FindMissingBlobs.")
+	inBytes(g.findMissing, max(o.FindMissingMemory, o.findMissingCost(maxFindMissing)), "bazel.find_missing_memory", "Responses of FindMissingBlobs.")
 	k.AddLine(levee.Line{Account: "zstd", Kind: levee.KindGo, Units: int64(encoders()), Unit: "processor", PerUnit: perEncoder + perBatchDecoder(o.MaxBatch),
 		Setting: "GOMAXPROCS", Note: "Pooled encoders, and decoders of compressed blobs in batches."})
 }
 
-func (o *Options) streamBytes() int64 { return int64(o.DoorWindow) + perStream }
+// socketBytes are the kernel's: it doubles what is set.
+func (o *Options) socketBytes() int64 { return 2 * (int64(max(socketReceive, o.Window)) + socketSend) }
+
+// doorWindow is what a stream may send before it is admitted, such that it takes DoorWindow bytes of memory.
+func (o *Options) doorWindow() int { return rpc.WindowIn(o.DoorWindow) }
+
+func (o *Options) streamBytes() int64 { return max(int64(o.DoorWindow), 8*kib) + perStream }
 
 func set[T int | int64 | time.Duration](p *T, v T) {
 	if *p == 0 {

@@ -40,7 +40,7 @@ type uploadStream struct {
 
 // newUploadStream reads the call up to the first byte of its data.
 func newUploadStream(c *call) (*uploadStream, error) {
-	u := &uploadStream{c: c, first: true, window: c.s.opt.DoorWindow}
+	u := &uploadStream{c: c, first: true, window: c.s.opt.doorWindow()}
 	u.f = newFields(c.st, 0, make([]byte, maxName))
 	if err := u.nextMessage(); err != nil {
 		if err == io.EOF {

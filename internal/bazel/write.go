@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc/codes"
@@ -97,7 +98,9 @@ func (c *call) committed(u *uploadStream) error {
 
 // writeIdentity stores the data as it comes. When the stream breaks, what arrived is parked for the client to go on.
 func (s *Service) writeIdentity(c *call, u *uploadStream) error {
-	up, named, err := s.beginUpload(c, u)
+	ctx, cancel := linger(c.ctx())
+	defer cancel()
+	up, named, err := s.beginUpload(ctx, u)
 	if err != nil {
 		return err
 	}
@@ -110,7 +113,7 @@ func (s *Service) writeIdentity(c *call, u *uploadStream) error {
 	err = copyUpload(up, u, u.res.size-up.Written())
 	switch {
 	case u.err != io.EOF && u.err != nil: // the stream's own error comes first: the store was only fed by it
-		if status.Code(u.err) != codes.InvalidArgument || errors.Is(u.err, io.ErrUnexpectedEOF) {
+		if status.Code(u.err) != codes.InvalidArgument {
 			park()
 		}
 		return u.err
@@ -124,24 +127,33 @@ func (s *Service) writeIdentity(c *call, u *uploadStream) error {
 	if err := u.afterFinish(); err != nil {
 		return err
 	}
-	if err := up.Commit(c.ctx()); err != nil {
+	if err := up.Commit(ctx); err != nil {
 		return s.writeError(u.res.digest, err)
 	}
 	return nil
 }
 
+// linger returns a context that lives a little longer than ctx, so that what a client sent before it went is stored, and
+// can be resumed after.
+func linger(ctx context.Context) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lingerFor, cancel) })
+	return late, func() {
+		stop()
+		cancel()
+	}
+}
+
+const lingerFor = time.Second
+
 // beginUpload resumes or begins the upload under the call's resource name. named tells whether it can be parked.
-func (s *Service) beginUpload(c *call, u *uploadStream) (up blobstore.Upload, named bool, err error) {
+func (s *Service) beginUpload(ctx context.Context, u *uploadStream) (up blobstore.Upload, named bool, err error) {
 	name := u.res.upload
 	if u.offset > 0 {
-		up, err := s.resume(c.ctx(), name, u.offset)
+		up, err := s.resume(ctx, name, u.offset)
 		return up, true, err
 	}
-	// The client begins anew: what an earlier try left is of no use, since hashing it again costs as much as sending.
-	if old, err := s.store.Resume(c.ctx(), name); err == nil {
-		old.Abort()
-	}
-	up, err = s.store.Create(c.ctx(), u.res.key(), u.res.size, 0)
+	up, err = s.store.Create(ctx, u.res.key(), u.res.size, 0)
 	if err != nil {
 		return nil, false, s.writeError(u.res.digest, err)
 	}

@@ -89,33 +89,16 @@ func (s *Service) writeZstd(c *call, u *uploadStream, z *zstdUpload) error {
 	defer up.Abort()
 	cpu := cpuSlot{c: c}
 	defer cpu.leave()
-	dec, err := zstd.NewReader(cpu.around(z.src), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(uint64(z.window)))
+	dec, err := newStreamDecoder(cpu.around(z.src), z.window)
 	if err != nil {
 		return s.zstdError(u, err)
 	}
 	defer dec.Close()
-	buf := getBuffer(copyBuffer)
-	defer putBuffer(buf)
-	for at := int64(0); ; {
-		if err := cpu.enter(); err != nil {
-			return err
+	if err := decodeInto(up, dec, u.res.size, &cpu); err != nil {
+		if w := (storeError{}); errors.As(err, &w) {
+			return s.writeError(u.res.digest, w.error)
 		}
-		n, readErr := readUntilFull(dec, (*buf)[:min(copyBuffer, u.res.size-at+1)])
-		cpu.leave()
-		if at += int64(n); at > u.res.size {
-			return s.zstdError(u, errTooMuch)
-		}
-		if n > 0 {
-			if _, err := up.Write((*buf)[:n]); err != nil {
-				return s.writeError(u.res.digest, err)
-			}
-		}
-		if readErr == io.EOF {
-			break
-		}
-		if readErr != nil {
-			return s.zstdError(u, readErr)
-		}
+		return s.zstdError(u, err)
 	}
 	if err := u.afterFinish(); err != nil {
 		return err
@@ -125,6 +108,40 @@ func (s *Service) writeZstd(c *call, u *uploadStream, z *zstdUpload) error {
 	}
 	return nil
 }
+
+// newStreamDecoder decodes frames of up to the given window, in the goroutine that reads from it.
+func newStreamDecoder(src io.Reader, window int64) (*zstd.Decoder, error) {
+	return zstd.NewReader(src, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(uint64(window)))
+}
+
+// decodeInto writes what dec yields to w, and stops at the first block that passes size. Errors of w are a storeError.
+func decodeInto(w io.Writer, dec io.Reader, size int64, cpu *cpuSlot) error {
+	buf := getBuffer(copyBuffer)
+	defer putBuffer(buf)
+	for at := int64(0); ; {
+		if err := cpu.enter(); err != nil {
+			return err
+		}
+		n, err := readUntilFull(dec, (*buf)[:min(copyBuffer, size-at+1)])
+		cpu.leave()
+		if at += int64(n); at > size {
+			return errTooMuch
+		}
+		if n > 0 {
+			if _, err := w.Write((*buf)[:n]); err != nil {
+				return storeError{err}
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+type storeError struct{ error }
 
 // zstdError tells a broken stream from broken data.
 func (s *Service) zstdError(u *uploadStream, err error) error {
@@ -152,7 +169,7 @@ type cpuSlot struct {
 }
 
 func (s *cpuSlot) enter() error {
-	if s.p != nil {
+	if s.p != nil || s.c == nil { // nil: nobody to share with
 		return nil
 	}
 	p, err := s.c.s.gates.cpu.Admit(s.c.ctx(), s.c.key(), 1)

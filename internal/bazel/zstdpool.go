@@ -72,5 +72,9 @@ func (p *zstdPool) decode(ctx context.Context, data []byte, size int64, use func
 	}
 }
 
-// frameBound is the length of the longest frame of n bytes: raw blocks with headers of three bytes, and the frame's own.
-func frameBound(n int64) int64 { return n + 3*(n/(128*kib)+1) + 32 }
+// frameBound is the length of the longest frame of n bytes: raw blocks with headers of three bytes, and the frame's own
+// header and checksum, with some to spare.
+func frameBound(n int64) int64 { return n + 3*(n/(128*kib)+1) + 64 }
+
+// frameSlack is what a chunk to be encoded leaves free, so that its frame fits into a buffer of the same size.
+const frameSlack = 128
