@@ -19,10 +19,10 @@ const (
 	connWindow = 64 << 20
 
 	// ctrlLimit is how many bytes of control frames may wait for the socket before the reader stops reading.
-	ctrlLimit = 48 << 10
+	ctrlLimit = 24 << 10
 
 	// answerLimit is up to where small answers may wait with them. Above it their handlers wait for their turn.
-	answerLimit = 32 << 10
+	answerLimit = 16 << 10
 
 	// calmBurst and calmRate (per second) bound the frames that cost us work and a client nothing: PING, SETTINGS,
 	// RST_STREAM, PRIORITY, empty DATA, surplus streams.
@@ -74,6 +74,7 @@ type conn struct {
 		streams    []*Stream // open, by id; a stream leaves when its handler has returned
 		byMethod   []uint16  // how many of them, by method.index
 		maxID      uint32    // highest id opened by the client
+		opening    bool      // the stream maxID is on its way into streams
 		early      [16]uint32
 		earlyNext  int
 		window     int // the connection's window as announced, see growConnWindow
@@ -93,7 +94,8 @@ type conn struct {
 
 	ctrl struct {
 		sync.Mutex
-		o *outBuf // nil when nothing waits
+		o        *outBuf // nil when nothing waits
+		reserved int     // room for answers that are about to be queued
 	}
 	ctrlSize  atomic.Int32
 	writeFrom atomic.Int64 // 0: nobody writes; else since when no byte could be written

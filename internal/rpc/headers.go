@@ -35,7 +35,7 @@ const (
 func (r *request) reset() {
 	clear(r.fields)
 	*r = request{fields: r.fields[:0], length: -1}
-	if cap(r.fields) > 64 {
+	if cap(r.fields) > 32 {
 		r.fields = nil
 	}
 }
@@ -162,13 +162,24 @@ func (c *conn) blockEnd() error {
 	if err == nil {
 		err = c.hdec.Close()
 	}
-	if p.block = p.block[:0]; cap(p.block) > 1<<10 {
-		p.block = nil
-	}
 	if err != nil {
 		return &connError{http2.ErrCodeCompression, err.Error()}
 	}
-	return c.headers(id, end)
+	if p.block = p.block[:0]; cap(p.block) > 1<<10 {
+		p.block = nil
+		c.unpinBlock()
+	}
+	err = c.headers(id, end)
+	c.req.reset()
+	return err
+}
+
+// unpinBlock makes the decoder forget the block that it has read to the end, which it would hold until the next: it is
+// given the beginning of a field, and told that there is no more.
+func (c *conn) unpinBlock() {
+	_, _ = c.hdec.Write([]byte{0xff})
+	_ = c.hdec.Close()
+	_ = c.hdec.Close()
 }
 
 // headers handles a decoded block: a new stream, or the client's trailers.
@@ -181,12 +192,16 @@ func (c *conn) headers(id uint32, end bool) error {
 	st := c.findLocked(id)
 	isNew := id > c.mu.maxID
 	if isNew {
-		c.mu.maxID = id
+		c.mu.maxID, c.mu.opening = id, true
 	}
 	early := c.endedEarlyLocked(id)
 	c.mu.Unlock()
 	if isNew {
-		return c.open(id, end)
+		err := c.open(id, end)
+		c.mu.Lock()
+		c.mu.opening = false
+		c.mu.Unlock()
+		return err
 	}
 	switch {
 	case early:

@@ -82,9 +82,9 @@ func (c *conn) endIfDone() {
 		return
 	}
 	c.mu.Lock()
-	open := len(c.mu.streams)
+	busy := len(c.mu.streams) > 0 || c.mu.opening
 	c.mu.Unlock()
-	if open == 0 {
+	if !busy {
 		c.closeWrite()
 	}
 }

@@ -80,8 +80,9 @@ func (st *Stream) sendStatus(status *status.Status) {
 	o.b = st.appendTrailers(o.b, status)
 	// The client may open its next stream as soon as it sees the trailers, so the slot is given back before they go.
 	// A handler that cannot have the output turn at once leaves its answer to the one that has, if it is small.
-	if c.queueAnswer(o.b) {
+	if c.reserveAnswer(len(o.b)) {
 		st.free()
+		c.queueAnswer(o.b)
 		if c.idleSince.Load() == 0 {
 			// Other handlers of this connection are about to answer too: let them, and one write does for all.
 			runtime.Gosched()

@@ -49,19 +49,23 @@ func (c *conn) queueCtrl(add func(b []byte) []byte) {
 	c.ctrl.Unlock()
 }
 
-// queueAnswer appends a small answer, unless so much waits already that its sender had better wait too.
-func (c *conn) queueAnswer(answer []byte) bool {
+// reserveAnswer takes room for a small answer, unless so much waits already that its sender had better wait too.
+func (c *conn) reserveAnswer(n int) bool {
 	c.ctrl.Lock()
 	defer c.ctrl.Unlock()
-	if int(c.ctrlSize.Load())+len(answer) > answerLimit {
+	if int(c.ctrlSize.Load())+c.ctrl.reserved+n > answerLimit {
 		return false
 	}
-	if c.ctrl.o == nil {
-		c.ctrl.o = getOut()
-	}
-	c.ctrl.o.b = append(c.ctrl.o.b, answer...)
-	c.ctrlSize.Store(int32(len(c.ctrl.o.b)))
+	c.ctrl.reserved += n
 	return true
+}
+
+// queueAnswer appends an answer for which there is room.
+func (c *conn) queueAnswer(answer []byte) {
+	c.queueCtrl(func(b []byte) []byte {
+		c.ctrl.reserved -= len(answer)
+		return append(b, answer...)
+	})
 }
 
 // takeOut returns a buffer that begins with what waits.
