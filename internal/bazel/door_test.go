@@ -225,4 +225,3 @@ func TestHealthAndReflectionAreServed(t *testing.T) {
 		t.Errorf("the descriptor of ByteStream: %v, %v", resp, err)
 	}
 }
-
