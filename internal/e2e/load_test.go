@@ -61,11 +61,18 @@ func TestWritesBeyondCapacityAreShedWithTheRightCodeAndNothingIsLost(t *testing.
 // A tenant that offers far more than there is room for must not be noticed by one that writes a little.
 func TestAQuietTenantDoesNotNoticeABurstingOne(t *testing.T) {
 	s := rig.Start(t, t.TempDir(), "--memory-limit", "512MiB")
-	r := rig.Storm(t, s, "--scenario", "tenants", "--writers", "4000", "--connections", "40", "--blob-size", "256KiB",
-		"--blobs-per-writer", "1000", "--duration", "15s")
+	burst := make(chan error, 1)
+	go func() {
+		_, err := rig.TryStorm(s, s.GRPC, "--scenario", "burst", "--writers", "4000", "--connections", "40", "--blob-size", "256KiB",
+			"--blobs-per-writer", "100000", "--duration", "20s")
+		burst <- err
+	}()
+	r := rig.StormAtEase(t, s, "--scenario", "quiet", "--duration", "20s")
+	if err := <-burst; err != nil {
+		t.Error(err)
+	}
 	kept(t, r)
-	quiet := r.Sections[1]
-	if quiet.Admitted < 10 || len(quiet.Shed) != 0 {
+	if quiet := r.Sections[0]; quiet.Admitted < 10 || len(quiet.Shed) != 0 {
 		t.Errorf("the quiet tenant: admitted %d, shed %v", quiet.Admitted, quiet.Shed)
 	}
 }

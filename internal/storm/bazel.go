@@ -16,6 +16,7 @@ import (
 type scenario struct {
 	name    string
 	hostile bool
+	part    bool // of another scenario: runs only by name
 	run     func(ctx context.Context, r *run) ([]*tally, error)
 }
 
@@ -29,6 +30,8 @@ func init() {
 		{name: "stalled", run: stalled},
 		{name: "readers", run: readers},
 		{name: "tenants", run: tenants},
+		{name: "burst", part: true, run: burstAlone},
+		{name: "quiet", part: true, run: quietAlone},
 		{name: "tail", run: tail},
 		{name: "tiny-frames", hostile: true, run: tinyFrames},
 		{name: "endless", hostile: true, run: endlessMessages},
@@ -46,7 +49,7 @@ func init() {
 func selected(name string) ([]scenario, error) {
 	var chosen []scenario
 	for _, s := range scenarios {
-		if s.name == name || name == "all" && !s.hostile || name == "hostile" && s.hostile {
+		if s.name == name || name == "all" && !s.hostile && !s.part || name == "hostile" && s.hostile {
 			chosen = append(chosen, s)
 		}
 	}

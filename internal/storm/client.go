@@ -93,8 +93,7 @@ func (c *client) upload(ctx context.Context, b *blob) error {
 			c.tally.breaks("a write was acknowledged with a wrong committed size")
 		}
 		if err == nil {
-			c.tally.latency.add(time.Since(began))
-			c.tally.ok.Add(1)
+			c.tally.admitted(b, began)
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -112,8 +111,7 @@ func (c *client) upload(ctx context.Context, b *blob) error {
 		}
 		done, at := c.committed(ctx, name)
 		if done {
-			c.tally.latency.add(time.Since(began))
-			c.tally.ok.Add(1)
+			c.tally.admitted(b, began)
 			return nil
 		}
 		if at > from {
@@ -158,7 +156,6 @@ func (c *client) write(ctx context.Context, b *blob, name string, from int64) (i
 		if err := stream.Send(req); err != nil {
 			break // the server has answered already: CloseAndRecv says what
 		}
-		c.tally.bytes.Add(int64(len(part)))
 	}
 	resp, err := stream.CloseAndRecv()
 	if err != nil {

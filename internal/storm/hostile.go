@@ -29,7 +29,7 @@ func tinyFrames(ctx context.Context, r *run) ([]*tally, error) {
 func endlessMessages(ctx context.Context, r *run) ([]*tally, error) {
 	t := r.tally("endless")
 	err := r.loose(ctx, t, swarm{streams: r.o.Writers, frame: wholeFrame, receive: 65535, open: func(c *rawConn) (*sending, error) {
-		b := r.src.unhashed(maxBlob)
+		b := r.src.unhashed(mostDeclared - 1<<10) // with its name it is still one message
 		s, err := c.open(methodWrite)
 		return &sending{s: s, b: b, stop: b.size, head: writeHead(b.uploadName(r.o.Instance, newUUID()), b.size, false)}, err
 	}})

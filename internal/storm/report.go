@@ -40,7 +40,7 @@ type Section struct {
 	Shed   []Outcome `json:"shed"`
 	Failed []Outcome `json:"failed"`
 
-	Bytes          int64   `json:"bytes"` // of blobs that travelled, those of repeated tries included
+	Bytes          int64   `json:"bytes"` // of blobs that were stored, or that readers took
 	BytesPerSecond float64 `json:"bytes_per_second"`
 	Latency        Latency `json:"latency"`
 

@@ -113,11 +113,14 @@ func TestOnlyLoopbackIsEverLoaded(t *testing.T) {
 }
 
 func TestAHealthyCacheKeepsEveryPromise(t *testing.T) {
-	for _, scenario := range []string{"writers", "stalled", "readers", "tenants", "tail"} {
+	for _, scenario := range []string{"writers", "stalled", "readers", "tenants", "burst", "quiet", "tail"} {
 		t.Run(scenario, func(t *testing.T) {
 			f := &fakeCache{}
 			o := small(startFake(t, f), scenario)
 			o.Admin = fakeAdmin(t, 500_000, 4096)
+			if scenario == "quiet" {
+				o.Duration = time.Second / 2 // it ends with the time only
+			}
 			r := mustRun(t, o)
 			if r.ExitStatus() != ExitOK {
 				t.Fatalf("broken: %q", r.Problems())

@@ -42,6 +42,14 @@ func newTally(name string) *tally {
 	return t
 }
 
+// admitted counts a write that was acknowledged. The bytes are counted here and not when they are handed to grpc-go, which
+// buffers many that a shed call never sends.
+func (t *tally) admitted(b *blob, began time.Time) {
+	t.latency.add(time.Since(began))
+	t.ok.Add(1)
+	t.bytes.Add(b.size)
+}
+
 // answer counts an answer that was not OK.
 func (t *tally) answer(err error) {
 	message := status.Convert(err).Message()

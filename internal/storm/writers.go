@@ -122,15 +122,13 @@ func (c *client) uploadWithPause(ctx context.Context, b *blob) {
 			break // CloseAndRecv says why
 		}
 		off += int64(len(part))
-		c.tally.bytes.Add(int64(len(part)))
 	}
 	if _, err = stream.CloseAndRecv(); err != nil && !errors.Is(err, io.EOF) {
 		c.tally.answer(err)
 		c.checkShed(err)
 		return
 	}
-	c.tally.ok.Add(1)
-	c.tally.latency.add(time.Since(began))
+	c.tally.admitted(b, began)
 	if c.o.Verify {
 		c.verify(ctx, b)
 	}
