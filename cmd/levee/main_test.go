@@ -24,6 +24,7 @@ func TestTheCommandLineDoesWhatItsScriptsSay(t *testing.T) {
 			"waitfor": waitFor,
 			"httpget": httpGet,
 			"occupy":  occupy,
+			"stall":   stall,
 		},
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -76,5 +77,25 @@ func poll(ts *testscript.TestScript, what string, done func() bool) {
 		case <-deadline:
 			ts.Fatalf("no %s within %v", what, patience)
 		}
+	}
+}
+
+// stall begins an upload to a cache and leaves it unfinished until the script ends: stall URL
+func stall(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: stall URL")
+	}
+	c, err := net.Dial("tcp", strings.TrimPrefix(args[0], "http://"))
+	ts.Check(err)
+	ts.Defer(func() { c.Close() })
+	// The server says that it wants the body once the upload has begun.
+	_, err = fmt.Fprintf(c, "PUT /cas/%064d HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n", 0)
+	ts.Check(err)
+	ts.Check(c.SetReadDeadline(time.Now().Add(30 * time.Second)))
+	answer := make([]byte, len("HTTP/1.1 100"))
+	_, err = io.ReadFull(c, answer)
+	ts.Check(err)
+	if string(answer) != "HTTP/1.1 100" {
+		ts.Fatalf("the upload was answered %q", answer)
 	}
 }

@@ -84,7 +84,8 @@ func Build(cfg *config.Config, o Options) (*App, error) {
 	if err := a.buildAdmin(guard); err != nil {
 		return nil, err
 	}
-	a.buildStore() // last: its index takes what the plan has left
+	a.buildStore() // after the others: its index takes what the plan has left
+	addDescriptors(a.kernel)
 	return a, nil
 }
 

@@ -13,7 +13,7 @@ const (
 	perAdminConnection = 64 << 10
 
 	// profileBytes is what the profiler and one profile in the making take; most of it is symbol tables.
-	profileBytes = 4 << 20
+	profileBytes = 2 << 20
 
 	// adminSocketReceive and adminSocketSend are small: requests are tiny and a slow scraper may wait.
 	adminSocketReceive = 16 << 10
@@ -34,7 +34,16 @@ func addAdminLines(k *levee.Kernel, connections *gate.Gate) {
 		Setting: "log.max_per_second", Note: "Records being written."})
 	k.AddLine(levee.Line{Account: "admin_sockets", Kind: levee.KindKernel, Units: adminConnections, Unit: "connection", PerUnit: perSocket,
 		Note: "Kernel buffers of the admin listener's connections.", InUse: inUse(connections, perSocket)})
-	k.AddDescriptors(adminConnections, "admin connections")
+}
+
+// addDescriptors reads the plan for what may be open: a connection is a socket, and a stream may be reading a file.
+// So may an unfinished upload be writing one.
+func addDescriptors(k *levee.Kernel) {
+	for _, l := range k.Plan().Lines {
+		if l.Kind == levee.KindGo && (l.Unit == "connection" || l.Unit == "stream" || l.Unit == "upload") {
+			k.AddDescriptors(l.Units, l.Account)
+		}
+	}
 }
 
 func inUse(g *gate.Gate, per int64) func() int64 {

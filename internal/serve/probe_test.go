@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -25,17 +26,23 @@ func start(t *testing.T, p *probe) {
 func TestADirectoryThatFailsMakesTheServerNotReadyUntilItWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProbe(t.TempDir(), slog.New(slog.DiscardHandler))
-		var err error
-		p.write = func(string) error { return err }
+		var answer atomic.Value
+		answer.Store(syscall.Errno(0))
+		p.write = func(string) error {
+			if errno := answer.Load().(syscall.Errno); errno != 0 {
+				return errno
+			}
+			return nil
+		}
 		start(t, p)
 		if p.failing() != nil {
 			t.Fatalf("failing at once: %v", p.failing())
 		}
 		for _, step := range []struct {
-			err   error
+			err   syscall.Errno
 			ready bool
-		}{{syscall.EIO, false}, {nil, true}, {syscall.ENOSPC, true}, {syscall.EROFS, false}, {syscall.EDQUOT, true}} {
-			err = step.err
+		}{{syscall.EIO, false}, {0, true}, {syscall.ENOSPC, true}, {syscall.EROFS, false}, {syscall.EDQUOT, true}} {
+			answer.Store(step.err)
 			time.Sleep(probeEvery)
 			synctest.Wait()
 			if got := p.failing(); (got == nil) != step.ready {

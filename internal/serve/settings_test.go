@@ -125,6 +125,22 @@ func TestTheIndexTakesWhatThePlanHasLeft(t *testing.T) {
 	}
 }
 
+func TestDescriptorsCoverConnectionsStreamsAndUploads(t *testing.T) {
+	p := build(t, map[string]string{"memory-limit": "512MiB"}).Plan()
+	count := map[string]int64{}
+	for _, d := range p.Descriptors {
+		count[d.What] += d.Count
+	}
+	for _, l := range p.Lines {
+		switch l.Account {
+		case "connections", "http_connections", "admin", "streams", "uploads":
+			if count[l.Account] != l.Units {
+				t.Errorf("%s: %d descriptors for %d units", l.Account, count[l.Account], l.Units)
+			}
+		}
+	}
+}
+
 func TestOnlyLoopbackIsNotPublic(t *testing.T) {
 	for addr, public := range map[string]bool{
 		"127.0.0.1:1": false, "127.9.9.9:1": false, "[::1]:1": false, "localhost:1": false, "LOCALHOST:1": false,

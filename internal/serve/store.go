@@ -55,7 +55,6 @@ func (s *lateStore) addLines(k *levee.Kernel, o blobstore.Options) {
 		}})
 	k.AddLine(levee.Line{Account: "dirty_pages", Kind: levee.KindKernel, Units: dirtyBytes, Unit: "byte", PerUnit: 1,
 		Note: "Stored bytes on their way to the disk."})
-	k.AddDescriptors(int64(o.MaxUploads), "uploads")
 	k.AddStatus("store", func() any { return s.Stats() })
 }
 
