@@ -25,6 +25,7 @@ type rawClient struct {
 	sendWindow int64 // the connection's
 	initWindow int64 // the server's INITIAL_WINDOW_SIZE
 	received   int
+	patience   time.Duration // 0 in virtual time, which passes on its own
 }
 
 const rawWindow = 1 << 30
@@ -53,6 +54,12 @@ func newRawConn(t testing.TB, addr string) *rawClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = nc.Close() })
+	c := rawOver(t, nc)
+	c.patience = 20 * time.Second
+	return c
+}
+
+func rawOver(t testing.TB, nc net.Conn) *rawClient {
 	c := &rawClient{t: t, nc: nc, w: bufio.NewWriterSize(nc, 64<<10), nextID: 1, sendWindow: defaultWindow, initWindow: defaultWindow}
 	c.fr = http2.NewFramer(c.w, bufio.NewReaderSize(nc, 64<<10))
 	c.fr.SetReuseFrames()
@@ -83,7 +90,9 @@ func (c *rawClient) read() http2.Frame {
 }
 
 func (c *rawClient) readErr() (http2.Frame, error) {
-	_ = c.nc.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if c.patience > 0 {
+		_ = c.nc.SetReadDeadline(time.Now().Add(c.patience))
+	}
 	f, err := c.fr.ReadFrame()
 	if err != nil {
 		return nil, err
