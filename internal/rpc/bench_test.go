@@ -3,6 +3,7 @@ package rpc
 import (
 	"bytes"
 	"io"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -14,10 +15,10 @@ import (
 // The benchmarks serve the same calls with rpc and with grpc-go, in a process of their own, to the same raw client.
 // What counts is the server's CPU time: rates on a shared machine say little.
 
-func benchBoth(b *testing.B, f func(b *testing.B, p *benchProcess), report func(b *testing.B, cpu time.Duration)) {
+func benchBoth(b *testing.B, f func(b *testing.B, p *serverProcess), report func(b *testing.B, cpu time.Duration)) {
 	for _, kind := range []string{"rpc", "grpc-go"} {
 		b.Run(kind, func(b *testing.B) {
-			p := startBench(b, kind)
+			p := startServer(b, os.Args[0], kind)
 			b.ResetTimer()
 			f(b, p)
 			b.StopTimer()
@@ -30,7 +31,7 @@ func benchBoth(b *testing.B, f func(b *testing.B, p *benchProcess), report func(
 func BenchmarkUnary(b *testing.B) {
 	req := messageOf(b, wrapperspb.Bytes(make([]byte, 4<<10)))
 	const conns = 4
-	benchBoth(b, func(b *testing.B, p *benchProcess) {
+	benchBoth(b, func(b *testing.B, p *serverProcess) {
 		var wg sync.WaitGroup
 		for range conns {
 			c := newRawClient(b, p.addr)
@@ -52,7 +53,7 @@ const bulkSize = 64 << 20
 func BenchmarkUpload(b *testing.B) {
 	msg := messageOf(b, wrapperspb.Bytes(make([]byte, 64<<10)))
 	b.SetBytes(bulkSize)
-	benchBoth(b, func(b *testing.B, p *benchProcess) {
+	benchBoth(b, func(b *testing.B, p *serverProcess) {
 		c := newRawClient(b, p.addr)
 		b.SetBytes(bulkSize)
 		for range b.N {
@@ -63,7 +64,7 @@ func BenchmarkUpload(b *testing.B) {
 
 // BenchmarkDownload is one 64 MiB stream of 64 KiB messages.
 func BenchmarkDownload(b *testing.B) {
-	benchBoth(b, func(b *testing.B, p *benchProcess) {
+	benchBoth(b, func(b *testing.B, p *serverProcess) {
 		c := newRawClient(b, p.addr)
 		b.SetBytes(bulkSize)
 		for range b.N {

@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	chunkSize    = 4 << 10
+	chunkSize    = 2 << 10
 	chunkPayload = chunkSize - int(unsafe.Sizeof(uintptr(0))) - 4
 
 	// freeChunks bounds what the free list may hold on to: 1 MiB.
-	freeChunks = 256
+	freeChunks = 512
 )
 
 // chunk is the unit in which received bytes are held. Its pointer comes first, so the collector scans only that.
@@ -106,7 +106,7 @@ type readBufs struct {
 }
 
 const (
-	readBufSize  = 32 << 10
+	readBufSize  = 16 << 10
 	freeReadBufs = 16
 )
 

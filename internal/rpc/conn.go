@@ -19,10 +19,10 @@ const (
 	connWindow = 64 << 20
 
 	// ctrlLimit is how many bytes of control frames may wait for the socket before the reader stops reading.
-	ctrlLimit = 24 << 10
+	ctrlLimit = 16 << 10
 
 	// answerLimit is up to where small answers may wait with them. Above it their handlers wait for their turn.
-	answerLimit = 16 << 10
+	answerLimit = 12 << 10
 
 	// calmBurst and calmRate (per second) bound the frames that cost us work and a client nothing: PING, SETTINGS,
 	// RST_STREAM, PRIORITY, empty DATA, surplus streams.

@@ -3,6 +3,15 @@ package rpc
 // Figures for the memory plan, held to the truth by TestMeasuredSizes….
 
 const (
+	// ConnBytes is the most that a connection takes on the Go heap, stacks included, without its streams: a hostile one
+	// with its header table full of empty fields, a header block in the making, and answers that it does not read. An
+	// honest idle one takes a fifth.
+	ConnBytes = 64 << 10
+
+	// streamBytes is what a waiting stream takes besides its window: its state, a header list of usual size, and its
+	// handler's goroutine.
+	streamBytes = 5 << 10
+
 	// EarlyBytes bounds, over the whole server, what streams may hold beyond the door window because their clients
 	// have not yet acknowledged our SETTINGS.
 	EarlyBytes = 2 << 20
@@ -14,3 +23,17 @@ const (
 	// hold besides the message itself.
 	MessageWindow = 256 << 10
 )
+
+// StreamBytes is what a stream takes that waits with its window full, however small its frames were: whole chunks, one
+// of them being read and one being filled.
+func StreamBytes(window int) int64 {
+	chunks := (window+chunkPayload-1)/chunkPayload + 1
+	return int64(chunks)*chunkSize + streamBytes
+}
+
+// WindowIn is the largest window whose bytes take no more than mem bytes of memory, however they arrive: they are packed
+// into chunks, and one more chunk than would do is held when a handler reads between two arrivals. Windows that small
+// clients would choke on are not given, so the least is 1 KiB, and two chunks of memory.
+func WindowIn(mem int) int {
+	return max(1<<10, (mem/chunkSize-1)*chunkPayload)
+}

@@ -40,6 +40,7 @@ func benchServe(kind string) {
 		}
 		s.RegisterService(&echoDesc, &echo{})
 		registerBulk(s)
+		registerMem(s)
 		go func() { _ = s.Serve(l) }()
 	} else {
 		s := grpc.NewServer(grpc.MaxRecvMsgSize(1<<30), grpc.InitialWindowSize(2<<20), grpc.InitialConnWindowSize(32<<20))
@@ -78,42 +79,42 @@ var grpcBulkDesc = grpc.ServiceDesc{
 	}}},
 }
 
-// benchProcess is a server in its own process.
-type benchProcess struct {
-	b     *testing.B
+// serverProcess is a server in its own process.
+type serverProcess struct {
+	t     testing.TB
 	cmd   *exec.Cmd
 	stdin io.Closer
 	addr  string
 }
 
-func startBench(b *testing.B, kind string) *benchProcess {
-	p := &benchProcess{b: b, cmd: exec.Command(os.Args[0])}
+func startServer(t testing.TB, binary, kind string) *serverProcess {
+	p := &serverProcess{t: t, cmd: exec.Command(binary)}
 	p.cmd.Env = append(os.Environ(), benchServerEnv+"="+kind)
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	p.stdin = in
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	if err := p.cmd.Start(); err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	p.addr = line[:len(line)-1]
 	return p
 }
 
 // stop ends the server and returns the CPU time that it has used.
-func (p *benchProcess) stop() time.Duration {
+func (p *serverProcess) stop() time.Duration {
 	_ = p.stdin.Close()
 	if err := p.cmd.Wait(); err != nil {
-		p.b.Fatal(err)
+		p.t.Fatal(err)
 	}
 	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
 }
