@@ -3,6 +3,7 @@ package rpc
 import (
 	"encoding/binary"
 	"fmt"
+	"net"
 	"runtime"
 	"sync"
 	"testing"
@@ -171,6 +172,7 @@ func TestAConnectionCostsWhatThePlanSays(t *testing.T) {
 // beHostile makes a connection as dear as it can be: a full header table, and a flood of requests whose answers are not
 // read, until the server reads no more either.
 func (c *rawClient) beHostile() {
+	_ = c.nc.(*net.TCPConn).SetReadBuffer(4 << 10) // or its kernel reads megabytes in its stead
 	var block []byte
 	for range 128 {
 		block = append(block, 0x40, 0, 0) // a field without name or value: 32 bytes of the table, and an entry of ours

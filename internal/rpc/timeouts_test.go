@@ -140,7 +140,8 @@ func TestASilentClientIsPingedAndCutWhenItDoesNotAnswer(t *testing.T) {
 func TestAClientThatAnswersPingsIsKept(t *testing.T) {
 	bubble(t, Options{IdleTimeout: time.Hour}, &echo{}, func(t *testing.T, s *Server, dial func() *rawClient) {
 		c := dial()
-		go c.greet()
+		sent := make(chan struct{})
+		go func() { c.greet(); close(sent) }()
 		start := time.Now()
 		for {
 			f, err := c.fr.ReadFrame()
@@ -148,6 +149,7 @@ func TestAClientThatAnswersPingsIsKept(t *testing.T) {
 				break
 			}
 			if p, ok := f.(*http2.PingFrame); ok && !p.IsAck() {
+				<-sent
 				_ = c.fr.WritePing(true, p.Data)
 				_ = c.w.Flush()
 			}
@@ -166,7 +168,8 @@ func TestAnAgedConnectionFinishesItsStreamsFirst(t *testing.T) {
 	}}
 	bubble(t, o, e, func(t *testing.T, s *Server, dial func() *rawClient) {
 		c := dial()
-		go func() { c.greet(); c.open(streamMethod, true); _ = c.w.Flush() }()
+		sent := make(chan struct{})
+		go func() { c.greet(); c.open(streamMethod, true); _ = c.w.Flush(); close(sent) }()
 		start := time.Now()
 		var goAway, trailers time.Duration
 		for {
@@ -189,7 +192,7 @@ func TestAnAgedConnectionFinishesItsStreamsFirst(t *testing.T) {
 			case *http2.PingFrame:
 				if !f.IsAck() {
 					data := f.Data
-					go func() { _ = c.fr.WritePing(true, data); _ = c.w.Flush() }()
+					go func() { <-sent; _ = c.fr.WritePing(true, data); _ = c.w.Flush() }()
 				}
 			}
 		}
