@@ -196,7 +196,7 @@ func (s *Service) updateActionResult(c *call) error {
 		return err
 	}
 	defer p.Release()
-	c.st.GrowWindow(int(min(n, int64(s.opt.Window))))
+	c.st.GrowWindow(int(s.opt.messageWindow(n)))
 	b := make([]byte, n)
 	if _, err := io.ReadFull(c.st, b); err != nil {
 		return messageError(err)

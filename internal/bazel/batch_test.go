@@ -65,7 +65,7 @@ func TestABadBlobOfABatchDoesNotStopTheOthers(t *testing.T) { // B5
 }
 
 func TestABatchOfExactlyTheAnnouncedSizeIsTaken(t *testing.T) { // B14
-	r := newGRPCRig(t, nil)
+	r := newGRPCRig(t, func(o *Options) { o.Store = newMemStore() }) // 20,000 files would take longer than all else here
 	caps, err := r.caps.GetCapabilities(r.ctx, &repb.GetCapabilitiesRequest{})
 	r.must(err)
 	most := int(caps.CacheCapabilities.MaxBatchTotalSizeBytes)

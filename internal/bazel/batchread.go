@@ -24,9 +24,9 @@ const (
 // maxBatchReadMessage asks for MaxBatch in blobs of 100 bytes.
 func (o *Options) maxBatchReadMessage() int64 { return o.MaxBatch*8/10 + 64*kib }
 
-// batchReadCost of a request of n bytes whose blobs have total bytes: all of the response, and one blob's encoded form.
+// batchReadCost of a request of n bytes whose blobs have total bytes: all of the response. Compression is in place.
 func (o *Options) batchReadCost(n, total int64) int64 {
-	return 2*total + n/66*perBatchReadDigest + 32*kib
+	return total + n/66*perBatchReadDigest + 32*kib
 }
 
 func (o *Options) maxBatchReadCost() int64 {
@@ -46,7 +46,7 @@ func (s *Service) batchRead(c *call) error {
 			return err
 		}
 		defer p.Release()
-		c.st.GrowWindow(int(min(n, int64(s.opt.Window))))
+		c.st.GrowWindow(int(s.opt.messageWindow(n)))
 	}
 	r, err := s.batchReadRequest(c, n)
 	if err != nil {
@@ -191,11 +191,11 @@ func (s *Service) fetchBlob(c *call, d digest, compressed bool) ([]byte, repb.Co
 	if err != nil || !compressed || d.size < compressFrom {
 		return data, 0, err
 	}
-	frame, err := s.encode(c, data, make([]byte, 0, frameBound(d.size)))
-	if err != nil || int64(len(frame)) >= d.size {
-		return data, 0, err
+	data, shorter, err := s.zstd.shrink(c.ctx(), &cpuSlot{c: c}, data)
+	if shorter {
+		return data, repb.Compressor_ZSTD, err
 	}
-	return frame, repb.Compressor_ZSTD, nil
+	return data, 0, err
 }
 
 // readBlob reads a blob whose size a permit covers.

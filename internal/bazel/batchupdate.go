@@ -1,11 +1,9 @@
 package bazel
 
 import (
-	"errors"
 	"strings"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"github.com/klauspost/compress/zstd"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,7 +25,7 @@ func (s *Service) batchUpdate(c *call) error {
 		return err
 	}
 	defer p.Release()
-	c.st.GrowWindow(int(min(n, int64(s.opt.Window))))
+	c.st.GrowWindow(int(s.opt.messageWindow(n)))
 	b := batch{c: c, size: n, f: newFields(c.st, n, make([]byte, clamp(n, maxInstance, 4*kib)))}
 	if err := b.parse(); err != nil {
 		return messageError(err)
@@ -146,19 +144,7 @@ func (b *batch) store(d digest, compressor repb.Compressor_Value) error {
 	default:
 		return status.Errorf(codes.InvalidArgument, "compressor %v is not supported: use ZSTD or none", compressor)
 	}
-	err := s.zstd.decode(c.ctx(), b.data, d.size, func(data []byte) error {
-		if int64(len(data)) != d.size {
-			return status.Errorf(codes.InvalidArgument, "blob %v decodes to %d bytes", d, len(data))
-		}
-		return s.storeBytes(c, d, data)
-	})
-	if errors.Is(err, zstd.ErrDecoderSizeExceeded) {
-		err = errTooMuch
-	}
-	if _, ok := status.FromError(err); ok || c.ctx().Err() != nil {
-		return err
-	}
-	return status.Errorf(codes.InvalidArgument, "blob %v: the zstd data cannot be decoded: %v", d, err)
+	return s.storeCompressed(c, d, b.data)
 }
 
 // storeBytes stores a blob that is in memory.

@@ -37,7 +37,7 @@ func (s *Service) findMissing(c *call) error {
 		return err
 	}
 	defer p.Release()
-	c.st.GrowWindow(int(min(n, int64(s.opt.Window))))
+	c.st.GrowWindow(int(s.opt.messageWindow(n)))
 	m := missingPool.Get().(*missing)
 	defer m.done()
 	m.s = s

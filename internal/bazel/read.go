@@ -126,7 +126,7 @@ func (s *Service) sendChunk(c *call, blob blobstore.Blob, r resource, off, n int
 	if r.zstd {
 		out := getBuffer(frameBound(n))
 		defer putBuffer(out)
-		if data, err = s.encode(c, data, (*out)[:0]); err != nil {
+		if data, err = s.zstd.encode(c.ctx(), &cpuSlot{c: c}, data, (*out)[:0]); err != nil {
 			return 0, err
 		}
 	}
@@ -154,23 +154,9 @@ func (s *Service) sendEmpty(c *call, compressed bool) error {
 	if !compressed {
 		return nil
 	}
-	frame, err := s.encode(c, nil, nil)
+	frame, err := s.zstd.encode(c.ctx(), &cpuSlot{c: c}, nil, nil)
 	if err != nil {
 		return err
 	}
 	return c.sendData(frame)
 }
-
-// encode makes a zstd frame of src. Only large chunks pass the CPU gate: a small one is done before the gate would decide.
-func (s *Service) encode(c *call, src, dst []byte) ([]byte, error) {
-	if len(src) >= largeChunk {
-		cpu := cpuSlot{c: c}
-		if err := cpu.enter(); err != nil {
-			return nil, err
-		}
-		defer cpu.leave()
-	}
-	return s.zstd.encode(c.ctx(), src, dst)
-}
-
-const largeChunk = 32 * kib

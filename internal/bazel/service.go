@@ -45,7 +45,7 @@ func New(o Options) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bazel: %w", err)
 	}
-	z, err := newZstdPool(encoders(), o.MaxBatch)
+	z, err := newZstdPool(encoders())
 	if err != nil {
 		return nil, fmt.Errorf("bazel: %w", err)
 	}

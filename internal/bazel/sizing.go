@@ -20,15 +20,11 @@ const (
 	tinyMemory   = 512 * mib // below it, floors sink and batches are halved
 )
 
-// Measured bytes of what is counted by number. TestEachUnitOfThePlanCostsWhatItSays holds them.
+// Measured bytes of what is counted by number; tests hold them.
 const (
-	// perStream is a stream's state in the transport, its goroutine with a grown stack, its place in a queue, and what a
-	// handler keeps before it has a permit (a name, parse buffers). The door window comes on top.
-	perStream = 8 * kib
-
-	// perConnection is the transport's state of one connection: a goroutine, header tables, a header block in the making,
-	// control frames that wait for the socket.
-	perConnection = 32 * kib
+	// perCall is what a call takes that waits, besides its stream: a name, parse buffers, its place in a queue, and the
+	// stack that it takes to get there.
+	perCall = 3 * kib
 
 	// perHTTPConnection is net/http's: goroutines, buffers, the map of a hostile header, or else sendfile's copy buffer.
 	perHTTPConnection = 76 * kib
@@ -37,8 +33,9 @@ const (
 	// block in and one out, tables. Measured: 487 KiB.
 	perDecoder = 512 * kib
 
-	// perEncoder is one pooled encoder with its tables.
-	perEncoder = 1088 * kib
+	// perEncoder is one pooled encoder with its tables, perBlockDecoder a decoder whose output is given to it.
+	perEncoder      = 1088 * kib
+	perBlockDecoder = 512 * kib
 )
 
 // Kernel buffers that are set on accepted sockets. The kernel doubles both.
@@ -105,6 +102,11 @@ func (o *Options) compressedCost(frameWindow int64) int64 {
 	return o.identityCost() + perDecoder + frameWindow
 }
 
+// smallCompressedCost is for a blob that is decoded whole, by a decoder of the pool: its compressed form is in memory.
+func (o *Options) smallCompressedCost(size int64) int64 {
+	return o.identityCost() + smallCompressed(size)
+}
+
 func (o *Options) httpWriteCost() int64 { return copyBuffer }
 
 // readCost of a chunk: its buffer, and for a compressed one that of the frame.
@@ -120,8 +122,11 @@ func (o *Options) readCost(chunk int64, compressed bool) int64 {
 func (o *Options) maxBatchMessage() int64 { return 2*o.MaxBatch + 64*kib }
 
 // batchCost of a message of n bytes: one blob of it at a time is in memory, and the response, which for blobs of a few
-// bytes is as long as the message.
-func (o *Options) batchCost(n int64) int64 { return n + n/2 + 32*kib }
+// bytes is as long as the message and a quarter of it more.
+func (o *Options) batchCost(n int64) int64 { return n + n/4 + o.messageWindow(n) + 16*kib }
+
+// messageWindow is how far the window of a stream with a message of n bytes is opened.
+func (o *Options) messageWindow(n int64) int64 { return min(n, int64(o.Window)) }
 
 // maxBatchCost is the largest use of the gate of messages that carry data in.
 func (o *Options) maxBatchCost() int64 {
@@ -139,7 +144,7 @@ func (o *Options) maxACCost() int64 { return o.acCost(o.maxACBody()) + 4*maxACRe
 // maxACBody is the largest action result that gRPC takes and gives.
 func (o *Options) maxACBody() int64 { return o.MaxBatch }
 
-func (o *Options) findMissingCost(n int64) int64 { return n + perFindMissing }
+func (o *Options) findMissingCost(n int64) int64 { return n + o.messageWindow(n) + perFindMissing }
 
 // encoders is the number of pooled encoders and of batch decoders.
 func encoders() int { return runtime.GOMAXPROCS(0) }
@@ -197,7 +202,7 @@ func (o *Options) addLines(k *levee.Kernel, g gates) {
 		"A stream that waits: its door window and its state.")
 	counted("streams_reserved", levee.KindGo, g.exempt, "stream", int64(o.exemptStreams()), o.streamBytes(), "bazel.max_streams",
 		"Streams for calls that are never shed: capabilities, health, write status.")
-	counted("connections", levee.KindGo, g.connections, "connection", int64(o.MaxConnections), perConnection, "bazel.max_connections",
+	counted("connections", levee.KindGo, g.connections, "connection", int64(o.MaxConnections), rpc.ConnBytes, "bazel.max_connections",
 		"Frame buffers, header tables and goroutines of a gRPC connection.")
 	k.AddLine(levee.Line{Account: "transport", Kind: levee.KindGo, Units: rpc.EarlyBytes + rpc.FreeBytes, Unit: "byte", PerUnit: 1,
 		Note: "Free lists of the gRPC transport, and what clients send before they know its windows."})
@@ -218,8 +223,8 @@ func (o *Options) addLines(k *levee.Kernel, g gates) {
 		"Responses of BatchReadBlobs and GetTree.")
 	inBytes(g.ac, max(o.ACMemory, o.maxACCost()), "bazel.ac_memory", "Action results being checked and sent.")
 	inBytes(g.findMissing, max(o.FindMissingMemory, o.findMissingCost(maxFindMissing)), "bazel.find_missing_memory", "Responses of FindMissingBlobs.")
-	k.AddLine(levee.Line{Account: "zstd", Kind: levee.KindGo, Units: int64(encoders()), Unit: "processor", PerUnit: perEncoder + perBatchDecoder(o.MaxBatch),
-		Setting: "GOMAXPROCS", Note: "Pooled encoders, and decoders of compressed blobs in batches."})
+	k.AddLine(levee.Line{Account: "zstd", Kind: levee.KindGo, Units: int64(encoders()), Unit: "processor", PerUnit: o.perProcessor(),
+		Setting: "GOMAXPROCS", Note: "Pooled encoders, and decoders of small compressed blobs."})
 }
 
 // socketBytes are the kernel's: it doubles what is set.
@@ -228,7 +233,7 @@ func (o *Options) socketBytes() int64 { return 2 * (int64(max(socketReceive, o.W
 // doorWindow is what a stream may send before it is admitted, such that it takes DoorWindow bytes of memory.
 func (o *Options) doorWindow() int { return rpc.WindowIn(o.DoorWindow) }
 
-func (o *Options) streamBytes() int64 { return max(int64(o.DoorWindow), 8*kib) + perStream }
+func (o *Options) streamBytes() int64 { return rpc.StreamBytes(o.doorWindow()) + perCall }
 
 func set[T int | int64 | time.Duration](p *T, v T) {
 	if *p == 0 {

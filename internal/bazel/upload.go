@@ -42,6 +42,8 @@ type uploadStream struct {
 func newUploadStream(c *call) (*uploadStream, error) {
 	u := &uploadStream{c: c, first: true, window: c.s.opt.doorWindow()}
 	u.f = newFields(c.st, 0, make([]byte, maxName))
+	u.deadline = time.Now().Add(c.s.opt.MessageWait)
+	c.st.SetReadDeadline(u.deadline)
 	if err := u.nextMessage(); err != nil {
 		if err == io.EOF {
 			return nil, status.Error(codes.InvalidArgument, "the stream carries no message")
@@ -71,14 +73,17 @@ func (u *uploadStream) Read(p []byte) (int, error) {
 		}
 	}
 	u.extend()
-	n, err := u.f.read(p[:min(int64(len(p)), u.data)])
+	p = p[:min(int64(len(p)), u.data)]
+	n, err := u.f.read(p)
+	if n < len(p) {
+		u.grow()
+	}
 	u.data -= int64(n)
 	u.offset += int64(n)
 	u.c.bytes += int64(n)
 	if err != nil {
 		u.err = messageError(err)
 	}
-	u.grow(n)
 	return n, u.err
 }
 
@@ -175,15 +180,14 @@ func (u *uploadStream) offsetField(typ protowire.Type) error {
 	return nil
 }
 
-// grow lets more arrive when this call, not the client or the line, was what waited: bytes that came in less than half a
-// window were all there were. A call that the disk or the processor holds up never grows, so that what lies in windows
-// stays far below what the permits allow.
-func (u *uploadStream) grow(n int) {
-	if u.window >= u.most || n > u.window/2 {
-		return
+// grow lets more arrive, now that a read has emptied the window: it was the client or the line that we waited for. A call
+// that the disk or the processor holds up finds its window full, and does not grow, so that what lies in windows stays far
+// below what the permits allow.
+func (u *uploadStream) grow() {
+	if u.window < u.most {
+		u.window = min(2*u.window, u.most)
+		u.c.st.GrowWindow(u.window)
 	}
-	u.window = min(2*u.window, u.most)
-	u.c.st.GrowWindow(u.window)
 }
 
 // extend moves the deadline of the next read, at most once a second: a timer per chunk would be felt.

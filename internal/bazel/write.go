@@ -33,7 +33,7 @@ func (s *Service) write(c *call) error {
 	}
 	cost := s.opt.identityCost()
 	if z != nil {
-		cost = s.opt.compressedCost(z.window)
+		cost = z.cost
 	}
 	p, err := c.admit(s.gates.write, shedcode.BazelWrite, cost)
 	if err != nil {
@@ -46,10 +46,13 @@ func (s *Service) write(c *call) error {
 		}
 	}
 	u.most = s.opt.Window
-	if z != nil {
-		err = s.writeZstd(c, u, z)
-	} else {
+	switch {
+	case z == nil:
 		err = s.writeIdentity(c, u)
+	case u.res.size <= smallBlob:
+		err = s.writeSmallZstd(c, u, z)
+	default:
+		err = s.writeZstd(c, u, z)
 	}
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package bazel
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/klauspost/compress/zstd"
@@ -24,7 +25,8 @@ const (
 // zstdUpload is a compressed upload whose first frame header was read, and nothing after it.
 type zstdUpload struct {
 	src    io.Reader // all of the data, the header again included
-	window int64     // what frames may ask for, and what the permit is paid for
+	window int64     // what frames may ask for
+	cost   int64     // of the permit
 }
 
 // openZstd judges a compressed upload by its first frame header. It returns nil for an identity upload.
@@ -45,7 +47,57 @@ func (s *Service) openZstd(u *uploadStream) (*zstdUpload, error) {
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "blob %v: %v", u.res.digest, err)
 	}
-	return &zstdUpload{src: io.MultiReader(bytes.NewReader(head), u), window: window}, nil
+	z := &zstdUpload{src: io.MultiReader(bytes.NewReader(head), u), window: window, cost: s.opt.compressedCost(window)}
+	if u.res.size <= smallBlob {
+		z.cost = s.opt.smallCompressedCost(u.res.size)
+	}
+	return z, nil
+}
+
+// smallBlob is decoded whole. A client that streams does not tell zstd how long its data is, and gets frames with windows of
+// 2 MiB for a few bytes; a decoder of its own for each would have few of them stored at a time.
+const smallBlob = 128 * kib
+
+// smallCompressed bounds the compressed form of a small blob: its longest frame, and some that hold nothing.
+func smallCompressed(size int64) int64 { return frameBound(size) + kib }
+
+// writeSmallZstd stores a blob that is decoded whole, in the memory of a decoder of the pool.
+func (s *Service) writeSmallZstd(c *call, u *uploadStream, z *zstdUpload) error {
+	buf := make([]byte, smallCompressed(u.res.size)+1)
+	n, err := readUntilFull(z.src, buf)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	if n == len(buf) {
+		return status.Errorf(codes.InvalidArgument, "blob %v: more than %d bytes of zstd data come for it", u.res.digest, n-1)
+	}
+	if err := u.afterFinish(); err != nil {
+		return err
+	}
+	return s.storeCompressed(c, u.res.digest, buf[:n])
+}
+
+// storeCompressed stores a small blob, given in zstd frames.
+func (s *Service) storeCompressed(c *call, d digest, frames []byte) error {
+	var stored error
+	err := s.zstd.decode(c.ctx(), frames, d.size, func(data []byte) error {
+		if int64(len(data)) != d.size {
+			return fmt.Errorf("the data decodes to %d bytes", len(data))
+		}
+		stored = s.storeBytes(c, d, data)
+		return nil
+	})
+	switch {
+	case err == nil:
+		return stored
+	case c.ctx().Err() != nil:
+		return err
+	case errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		err = errTooMuch
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		err = errCutShort
+	}
+	return status.Errorf(codes.InvalidArgument, "blob %v: %v", d, err)
 }
 
 // frameWindow is the window to pay for, given the first bytes of a blob of the given size.
@@ -76,6 +128,8 @@ func frameWindow(head []byte, size int64) (int64, error) {
 var (
 	errWindow  = errors.New("the zstd frame asks for a window of more than 8 MiB: compress with a window log of 23 or less")
 	errTooMuch = errors.New("the data decodes to more bytes than its digest says")
+
+	errCutShort = errors.New("the zstd data is cut short")
 )
 
 // writeZstd decodes an upload into the store. It stops at the first block that passes the declared size, however much
@@ -153,7 +207,7 @@ func (s *Service) zstdError(u *uploadStream, err error) error {
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
 		err = errors.New("a later zstd frame asks for a larger window than the first one: compress as one frame")
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		err = errors.New("the zstd data is cut short")
+		err = errCutShort
 	}
 	return status.Errorf(codes.InvalidArgument, "blob %v: %v", u.res.digest, err)
 }

@@ -125,6 +125,9 @@ func FuzzZstdStream(f *testing.F) {
 }
 
 func TestADecoderTakesWhatItsPermitSays(t *testing.T) {
+	if !measuring(t) {
+		return
+	}
 	for _, window := range []int{128 * kib, mib, 2 * mib, 8 * mib} {
 		data := &bytes.Buffer{}
 		e, err := zstd.NewWriter(data, zstd.WithWindowSize(window), zstd.WithEncoderConcurrency(1))
@@ -177,21 +180,31 @@ func heapOf(f func()) int64 {
 }
 
 func TestThePoolOfEncodersAndDecodersTakesWhatThePlanSays(t *testing.T) {
+	if !measuring(t) {
+		return
+	}
 	const n, batch = 4, 2 * mib
 	chunk := randomBytes(3, maxReadChunk)
 	frame := compress(t, make([]byte, batch))
 	var pool *zstdPool
 	got := heapOf(func() {
 		var err error
-		if pool, err = newZstdPool(n, batch); err != nil {
+		if pool, err = newZstdPool(n); err != nil {
 			t.Fatal(err)
 		}
 		for range n { // in turn: a channel hands out the longest unused
-			out, err := pool.encode(t.Context(), chunk, make([]byte, 0, frameBound(maxReadChunk)))
+			out, err := pool.encode(t.Context(), &cpuSlot{}, chunk, make([]byte, 0, frameBound(maxReadChunk)))
 			if err != nil || int64(len(out)) > frameBound(maxReadChunk) {
 				t.Fatalf("a frame of %d bytes from %d, %v", len(out), len(chunk), err)
 			}
-			err = pool.decode(t.Context(), frame, batch, func(b []byte) error {
+		}
+		for range n {
+			if _, _, err := pool.shrink(t.Context(), &cpuSlot{}, chunk[:maxShrink]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range n {
+			err := pool.decode(t.Context(), frame, batch, func(b []byte) error {
 				if len(b) != batch {
 					t.Fatalf("%d bytes", len(b))
 				}
@@ -202,7 +215,7 @@ func TestThePoolOfEncodersAndDecodersTakesWhatThePlanSays(t *testing.T) {
 			}
 		}
 	}) / n
-	most := int64(perEncoder) + perBatchDecoder(batch)
+	most := (&Options{MaxBatch: batch}).perProcessor()
 	t.Logf("%d KiB a pair of encoder and decoder, and the plan says %d KiB", got/kib, most/kib)
 	if got > most || got*3/2 < most {
 		t.Errorf("a pair takes %d KiB, and the plan says %d KiB", got/kib, most/kib)
@@ -211,7 +224,7 @@ func TestThePoolOfEncodersAndDecodersTakesWhatThePlanSays(t *testing.T) {
 }
 
 func TestABatchDecoderStopsAtTheSizeItIsGiven(t *testing.T) {
-	pool, err := newZstdPool(1, 2*mib)
+	pool, err := newZstdPool(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,6 +75,9 @@ func TestBadCompressedUploadsAreTheClientsFault(t *testing.T) { // B8, O11
 }
 
 func TestFiftyBombsAtOnceTakeNoMoreThanTheGate(t *testing.T) { // O11
+	if !measuring(t) {
+		return
+	}
 	r := newGRPCRig(t, nil)
 	bomb := compress(t, make([]byte, 64*mib), zstd.WithWindowSize(8*mib))
 	var peak uint64
@@ -82,7 +85,7 @@ func TestFiftyBombsAtOnceTakeNoMoreThanTheGate(t *testing.T) { // O11
 		var wg sync.WaitGroup
 		for i := range 50 {
 			wg.Go(func() {
-				b := randomBytes(uint64(i), 7)
+				b := randomBytes(uint64(i), 7+i%2*300*kib) // decoded whole, and as it streams
 				_, err := r.write("uploads/u/compressed-blobs/zstd/"+blobName(b), bomb, 16*kib)
 				if err == nil {
 					t.Error("a bomb was stored")
@@ -157,9 +160,10 @@ func TestAbortedCompressedUploadsLeaveNothing(t *testing.T) { // B8, a hundredth
 	eventually(t, "goroutines and files are as before", func() bool {
 		return runtime.NumGoroutine() <= goroutines+goroutines/10+2 && files() <= open+open/10+2
 	})
-	if st := r.disk.Stats(); st.UploadsActive+st.UploadsParked != 0 {
-		t.Errorf("%d uploads are left", st.UploadsActive+st.UploadsParked)
-	}
+	eventually(t, "no upload is left", func() bool {
+		st := r.disk.Stats()
+		return st.UploadsActive+st.UploadsParked == 0
+	})
 	resp, err := r.write("uploads/u/compressed-blobs/zstd/"+blobName(b), data, 64*kib)
 	if err != nil || resp.CommittedSize != -1 {
 		t.Errorf("the next one: %v, %v", resp, err)

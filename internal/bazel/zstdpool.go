@@ -6,24 +6,35 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// zstdPool lends encoders, and decoders with their output buffer, GOMAXPROCS of each. A stream borrows one for a chunk or a
-// blob, never for its life: a thousand slow readers of compressed blobs hold no encoder at all.
+// zstdPool lends encoders, and decoders for small blobs, GOMAXPROCS of each with scratch memory that is the pool's. A
+// stream borrows one for a chunk or a blob, never for its life: a thousand slow readers of compressed blobs hold none at
+// all. The two are apart because a decoder is held until its blob is stored: a stalled disk must not stop reads.
 type zstdPool struct {
-	enc chan *zstd.Encoder
-	dec chan *batchDecoder
+	encoders chan *encoder
+	decoders chan *decoder
 }
 
-// batchDecoder decodes one blob of a batch at a time into memory of its own.
-type batchDecoder struct {
-	dec *zstd.Decoder
-	out []byte // kept until the blob is stored
+type encoder struct {
+	*zstd.Encoder
+	scratch []byte // a frame of up to maxShrink bytes
 }
 
-// perBatchDecoder is what one takes: the largest blob of a batch, and tables and block buffers.
-func perBatchDecoder(maxBatch int64) int64 { return maxBatch + 512*kib }
+type decoder struct {
+	*zstd.Decoder
+	scratch []byte // the largest blob so far
+}
 
-func newZstdPool(n int, maxBatch int64) (*zstdPool, error) {
-	p := &zstdPool{enc: make(chan *zstd.Encoder, n), dec: make(chan *batchDecoder, n)}
+// maxShrink is the largest blob of a batch that is compressed for a client: beyond it the scratch memory would be felt,
+// and a client has ByteStream.
+const maxShrink = 256 * kib
+
+// perProcessor is what an encoder and a decoder take: tables, block buffers, scratch.
+func (o *Options) perProcessor() int64 {
+	return perEncoder + frameBound(maxShrink) + perBlockDecoder + max(o.MaxBatch, smallBlob)
+}
+
+func newZstdPool(n int) (*zstdPool, error) {
+	p := &zstdPool{encoders: make(chan *encoder, n), decoders: make(chan *decoder, n)}
 	for range n {
 		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
 			zstd.WithWindowSize(maxReadChunk), zstd.WithLowerEncoderMem(true), zstd.WithSingleSegment(true), zstd.WithZeroFrames(true))
@@ -37,39 +48,78 @@ func newZstdPool(n int, maxBatch int64) (*zstdPool, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.enc <- e
-		p.dec <- &batchDecoder{dec: d}
+		p.encoders <- &encoder{Encoder: e}
+		p.decoders <- &decoder{Decoder: d}
 	}
 	return p, nil
 }
 
-// encode appends src as one zstd frame to dst.
-func (p *zstdPool) encode(ctx context.Context, src, dst []byte) ([]byte, error) {
-	select {
-	case e := <-p.enc:
-		defer func() { p.enc <- e }()
-		return e.EncodeAll(src, dst), nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+// encode appends src as one frame to dst. A large chunk is encoded with a permit of the CPU gate; a small one is done
+// before the gate would have decided.
+func (p *zstdPool) encode(ctx context.Context, cpu *cpuSlot, src, dst []byte) (out []byte, err error) {
+	err = borrow(ctx, p.encoders, func(e *encoder) error {
+		out, err = e.encode(cpu, src, dst)
+		return err
+	})
+	return out, err
 }
+
+// shrink makes b a frame in place, if that is shorter and b is not too long.
+func (p *zstdPool) shrink(ctx context.Context, cpu *cpuSlot, b []byte) (out []byte, shorter bool, err error) {
+	if len(b) > maxShrink {
+		return b, false, nil
+	}
+	err = borrow(ctx, p.encoders, func(e *encoder) error {
+		e.scratch = room(e.scratch, frameBound(int64(len(b))))
+		frame, err := e.encode(cpu, b, e.scratch)
+		if shorter = err == nil && len(frame) < len(b); shorter {
+			b = b[:copy(b, frame)]
+		}
+		return err
+	})
+	return b, shorter, err
+}
+
+func (e *encoder) encode(cpu *cpuSlot, src, dst []byte) ([]byte, error) {
+	if len(src) >= largeChunk {
+		if err := cpu.enter(); err != nil {
+			return nil, err
+		}
+		defer cpu.leave()
+	}
+	return e.EncodeAll(src, dst), nil
+}
+
+const largeChunk = 32 * kib
 
 // decode gives use the bytes that data decodes to, at most size of them, in memory that is the pool's.
 func (p *zstdPool) decode(ctx context.Context, data []byte, size int64, use func([]byte) error) error {
-	select {
-	case d := <-p.dec:
-		defer func() { p.dec <- d }()
-		if int64(cap(d.out)) < size {
-			d.out = make([]byte, 0, size)
-		}
-		b, err := d.dec.DecodeAll(data, d.out[:0:size])
+	return borrow(ctx, p.decoders, func(d *decoder) error {
+		d.scratch = room(d.scratch, size)
+		b, err := d.DecodeAll(data, d.scratch[:0:size])
 		if err != nil {
 			return err
 		}
 		return use(b)
+	})
+}
+
+func borrow[T any](ctx context.Context, from chan T, use func(T) error) error {
+	select {
+	case v := <-from:
+		defer func() { from <- v }()
+		return use(v)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// room is b, emptied, or a larger one.
+func room(b []byte, n int64) []byte {
+	if int64(cap(b)) < n {
+		return make([]byte, 0, n)
+	}
+	return b[:0]
 }
 
 // frameBound is the length of the longest frame of n bytes: raw blocks with headers of three bytes, and the frame's own
