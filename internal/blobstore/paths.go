@@ -27,12 +27,11 @@ const (
 
 func shardOf(gen uint64) int { return int(gen / shardFill % shards) }
 
-func (d *Disk) path(name string) string         { return filepath.Join(d.opts.Dir, name) }
-func (d *Disk) journalPath(n uint64) string     { return d.path(fmt.Sprintf("journal-%016x", n)) }
-func (d *Disk) snapshotPath(n uint64) string    { return d.path(fmt.Sprintf("snapshot-%016x", n)) }
-func (d *Disk) shardPath(k Kind, s int) string  { return d.path(fmt.Sprintf("%s/%02x", k, s)) }
-func (d *Disk) tempPath(gen uint64) string      { return d.opts.Dir + "/tmp/" + strconv.FormatUint(gen, 16) }
-func (d *Disk) blobPath(k Key, g uint64) string { return string(d.appendBlobPath(nil, k, g)) }
+func (d *Disk) path(name string) string        { return filepath.Join(d.opts.Dir, name) }
+func (d *Disk) journalPath(n uint64) string    { return d.path(fmt.Sprintf("journal-%016x", n)) }
+func (d *Disk) snapshotPath(n uint64) string   { return d.path(fmt.Sprintf("snapshot-%016x", n)) }
+func (d *Disk) shardPath(k Kind, s int) string { return d.path(fmt.Sprintf("%s/%02x", k, s)) }
+func (d *Disk) tempPath(gen uint64) string     { return d.opts.Dir + "/tmp/" + strconv.FormatUint(gen, 16) }
 func (d *Disk) victimPath(v victim) (path string) {
 	if v.temp {
 		return d.tempPath(v.gen)
@@ -42,15 +41,16 @@ func (d *Disk) victimPath(v victim) (path string) {
 
 const hexDigits = "0123456789abcdef"
 
-func (d *Disk) appendBlobPath(b []byte, k Key, gen uint64) []byte {
+func (d *Disk) blobPath(k Key, gen uint64) string {
 	s := shardOf(gen)
+	b := make([]byte, 0, len(d.opts.Dir)+len("/cas/00/")+64+len(".")+16)
 	b = append(b, d.opts.Dir...)
 	b = append(b, '/')
 	b = append(b, k.Kind.String()...)
 	b = append(b, '/', hexDigits[s>>4], hexDigits[s&15], '/')
 	b = hex.AppendEncode(b, k.Hash[:])
 	b = append(b, '.')
-	return strconv.AppendUint(b, gen, 16)
+	return string(strconv.AppendUint(b, gen, 16))
 }
 
 func parseBlobName(kind Kind, name string) (victim, bool) {

@@ -23,7 +23,7 @@ const UploadBytes = 1024
 // smaller than that are left to the kernel.
 const (
 	dirtyTarget = 8 << 20
-	dirtyMin    = 128 << 10
+	dirtyMin    = 64 << 10
 )
 
 // partial is an unfinished upload. While active it belongs to one call, through an upload; while parked to the Disk.
