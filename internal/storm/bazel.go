@@ -43,6 +43,7 @@ func init() {
 		{name: "rapid-reset", hostile: true, run: rapidReset},
 		{name: "ping-flood", hostile: true, run: pingFlood},
 		{name: "header-flood", hostile: true, run: headerFlood},
+		{name: "fill", part: true, run: fillAccounts},
 	}
 }
 
@@ -65,6 +66,8 @@ type run struct {
 	src   *source
 	watch *watch
 	show  *progress
+
+	accounts []Account // of scenario fill
 
 	// offer ends when no new work is to be begun. Work under way then has a grace of two call time-outs, after which
 	// the scenario's own context ends.
@@ -110,6 +113,8 @@ func Bazel(ctx context.Context, o BazelOptions, progress io.Writer) (*Report, er
 	report.Seconds = time.Since(report.Started).Seconds()
 	report.Server = w.server()
 	w.judge(report, int64(o.MaxRSS))
+	report.Accounts = r.accounts
+	report.Broken = append(report.Broken, judgeAccounts(r.accounts)...)
 	if err := reach(ctx, &o); err != nil {
 		report.Broken = append(report.Broken, "the server does not answer after the load: "+err.Error())
 	}

@@ -33,6 +33,12 @@ type BazelOptions struct {
 	// none of these is measured, and the promises about memory are not checked.
 	Admin string `help:"Admin address of the server, to hold its memory against its plan; empty to do without." default:"127.0.0.1:9090" placeholder:"HOST:PORT"`
 
+	// HTTP is the listener of the HTTP cache. Only scenario fill uses it.
+	HTTP string `help:"HTTP address of the cache (scenario fill)." name:"http" default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+
+	// Only narrows scenario fill to the adversaries whose name contains it.
+	Only string `help:"Part of the names of the adversaries to run (scenario fill)." placeholder:"TEXT"`
+
 	// PID is the server's process; with it the resident set is read from /proc, which sees peaks that polling misses.
 	PID int `help:"Process id of the server, to read its peak memory from /proc as well." placeholder:"PID"`
 
@@ -156,7 +162,7 @@ func (o *BazelOptions) validate() error {
 	if _, err := parseCode(o.WriteShed); err != nil {
 		errs = append(errs, fmt.Errorf("write-shed: %w", err))
 	}
-	errs = append(errs, loopback("target", o.Target))
+	errs = append(errs, loopback("target", o.Target), loopback("http", o.HTTP))
 	if o.Admin != "" {
 		errs = append(errs, loopback("admin", o.Admin))
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -52,10 +53,20 @@ type rawStream struct {
 
 const rawDialTimeout = 10 * time.Second
 
+// rawDial says how a rawConn presents itself.
+type rawDial struct {
+	receive uint32 // window of each stream that the server sends on
+	from    string // address to connect from, so that the server sees another peer; empty for any
+	thrifty bool   // socket buffers as small as they go, so that what is in flight is held by the server
+}
+
 // dialRaw connects and sends the preface and SETTINGS. receive is the window of each stream that the server sends on.
 func dialRaw(ctx context.Context, o *BazelOptions, t *tally, receive uint32) (*rawConn, error) {
-	d := net.Dialer{Timeout: rawDialTimeout}
-	nc, err := d.DialContext(ctx, "tcp", o.Target)
+	return dialRawAs(ctx, o, t, rawDial{receive: receive})
+}
+
+func dialRawAs(ctx context.Context, o *BazelOptions, t *tally, as rawDial) (*rawConn, error) {
+	nc, err := dialFrom(ctx, o.Target, as.from, as.thrifty)
 	if err != nil {
 		return nil, err
 	}
@@ -67,13 +78,30 @@ func dialRaw(ctx context.Context, o *BazelOptions, t *tally, receive uint32) (*r
 	c.mu.window, c.mu.initial, c.mu.maxStreams = 65535, 65535, 1<<31-1
 	c.mu.streams = map[uint32]*rawStream{}
 	c.out.WriteString(http2.ClientPreface)
-	c.fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: receive})
+	c.fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: as.receive})
 	c.fr.WriteWindowUpdate(0, 1<<30)
 	if err := c.out.Flush(); err != nil {
 		nc.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// dialFrom connects from an address, with small socket buffers if thrifty.
+func dialFrom(ctx context.Context, target, from string, thrifty bool) (net.Conn, error) {
+	d := net.Dialer{Timeout: rawDialTimeout}
+	if from != "" {
+		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from)}
+	}
+	if thrifty { // before the connection is made: its window is announced from the buffer's size
+		d.Control = func(_, _ string, c syscall.RawConn) error {
+			return c.Control(func(fd uintptr) {
+				syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2<<10)
+				syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, 4<<10)
+			})
+		}
+	}
+	return d.DialContext(ctx, "tcp", target)
 }
 
 // read starts the reader and waits for the server's SETTINGS.

@@ -24,8 +24,9 @@ type Report struct {
 	Started  time.Time `json:"started"`
 	Seconds  float64   `json:"seconds"`
 	Sections []Section `json:"sections"`
-	Server   *Server   `json:"server,omitempty"` // nil when neither admin nor a process id was given
-	Broken   []string  `json:"broken"`           // promises of the whole run; each section has its own
+	Server   *Server   `json:"server,omitempty"`   // nil when neither admin nor a process id was given
+	Accounts []Account `json:"accounts,omitempty"` // of scenario fill
+	Broken   []string  `json:"broken"`             // promises of the whole run; each section has its own
 }
 
 // Section is what one group of like clients met with.
@@ -131,6 +132,7 @@ func (r *Report) WriteText(w io.Writer) error {
 			fmt.Fprintf(&b, "  shed        %s %s: %d\n", g.Gate, g.Reason, g.Count)
 		}
 	}
+	writeAccounts(&b, r.Accounts)
 	problems := r.Problems()
 	if len(problems) == 0 {
 		fmt.Fprintf(&b, "ok: every promise was kept, in %.1f s\n", r.Seconds)

@@ -1,0 +1,255 @@
+package storm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/net/http2"
+	bspb "google.golang.org/genproto/googleapis/bytestream"
+
+	"github.com/leveehq/levee/internal/bytesize"
+)
+
+// idleProcess books what the server takes when nobody asks anything of it.
+func idleProcess(_ context.Context, f *filling, t *tally) error {
+	l := f.idle
+	index := f.plan["index"].units * 4 // its buckets are there from the start
+	f.book("runtime", t.name, 0, l.goBytes()+l.tables-index)
+	f.book("process", t.name, 0, l.binary+l.kernel)
+	return nil
+}
+
+// maxBatch is what the server announces.
+func (r *run) maxBatch(ctx context.Context) (int64, error) {
+	p, err := dialPool(r.o.Target, 1, "")
+	if err != nil {
+		return 0, err
+	}
+	defer p.Close()
+	caps, err := repb.NewCapabilitiesClient(p.conn(0)).GetCapabilities(ctx, &repb.GetCapabilitiesRequest{InstanceName: r.o.Instance})
+	size := caps.GetCacheCapabilities().GetMaxBatchTotalSizeBytes()
+	if size <= 0 || size > maxBlob {
+		size = 4 << 20 // gRPC's own default bound of a message
+	}
+	return size, err
+}
+
+// fillCodecs uses every codec of the server's pool for the largest blob that it may be used for.
+func fillCodecs(ctx context.Context, f *filling, t *tally) error {
+	before, err := f.look(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := dialPool(f.r.o.Target, 8, "")
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	b, err := f.stored(ctx, 4<<20)
+	if err != nil {
+		return err
+	}
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, len(p.conns))
+	for i := range p.conns {
+		wg.Go(func() {
+			big := f.r.src.next(f.limits.maxBatch - kib)
+			req := &repb.BatchUpdateBlobsRequest{InstanceName: f.r.o.Instance, Requests: []*repb.BatchUpdateBlobsRequest_Request{
+				{Digest: big.digest(), Data: enc.EncodeAll(big.bytes(), nil), Compressor: repb.Compressor_ZSTD}}}
+			_, errs[i] = repb.NewContentAddressableStorageClient(p.conn(i)).BatchUpdateBlobs(ctx, req)
+			errs[i] = errors.Join(errs[i], f.readCompressed(ctx, p, i, b))
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	p.Close()
+	if _, err := f.look(ctx); err != nil {
+		return err
+	}
+	return f.hold(ctx, t, before, map[string]measure{"zstd": goBytes}, nil)
+}
+
+func (f *filling) readCompressed(ctx context.Context, p *pool, i int, b *blob) error {
+	name := fmt.Sprintf("%scompressed-blobs/zstd/%s/%d", instancePrefix(f.r.o.Instance), b.hex(), b.size)
+	stream, err := bspb.NewByteStreamClient(p.conn(i)).Read(ctx, &bspb.ReadRequest{ResourceName: name})
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// fillUploads: uploads that broke off and may be resumed.
+func fillUploads(ctx context.Context, f *filling, t *tally) error {
+	const perConn = 20
+	before, err := f.look(ctx)
+	if err != nil {
+		return err
+	}
+	units := int(f.plan["uploads"].units)
+	w, err := f.r.crowd(ctx, t, crowdOptions{n: min(40, int(f.plan["connections"].units)-2), as: rawDial{receive: 65535}, reads: true})
+	if err != nil {
+		return err
+	}
+	for done := 0; done < units; {
+		for range min(perConn*len(w.conns)/8, units-done) { // few enough for the write gate
+			s, err := w.open(methodWrite)
+			if err != nil {
+				w.close()
+				return err
+			}
+			b := f.r.src.unhashed(1 << 20)
+			s.head, s.b, s.stop = writeHead(b.uploadName(f.r.o.Instance, newUUID()), b.size, false), b, 100
+			done++
+		}
+		w.pump(ctx, 150*time.Millisecond, wholeFrame)
+		w.reset()
+		w.pump(ctx, 100*time.Millisecond, wholeFrame)
+	}
+	w.close()
+	if !sleep(ctx, 2*time.Second) { // a broken upload lingers for a second
+		return context.Cause(ctx)
+	}
+	if _, err := f.look(ctx); err != nil {
+		return err
+	}
+	return f.hold(ctx, t, before, map[string]measure{"uploads": goBytes}, nil)
+}
+
+// reset cancels all streams.
+func (w *crowd) reset() {
+	for i, c := range w.conns {
+		for _, s := range w.sends[i] {
+			c.wmu.Lock()
+			c.fr.WriteRSTStream(s.s.id, http2.ErrCodeCancel)
+			c.wmu.Unlock()
+			c.forget(s.s)
+		}
+		w.sends[i] = nil
+		c.flush()
+	}
+}
+
+// mostBlobs is how many blobs are stored to fill an index. That takes minutes; what more would take follows.
+const mostBlobs = 450_000
+
+func fillIndex(ctx context.Context, f *filling, t *tally) error {
+	units := f.plan["index"].units
+	if units > mostBlobs {
+		f.note("index", fmt.Sprintf("not filled: %d blobs", units))
+		return nil
+	}
+	before, err := f.look(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := dialPool(f.r.o.Target, 8, "")
+	if err != nil {
+		return err
+	}
+	var left atomic.Int64
+	left.Store(units - before.inUse["index"]/max(f.plan["index"].perUnit, 1))
+	var wg sync.WaitGroup
+	errs := make([]error, len(p.conns))
+	for i := range p.conns {
+		wg.Go(func() {
+			for errs[i] == nil && left.Add(-500) > -500 {
+				req := &repb.BatchUpdateBlobsRequest{InstanceName: f.r.o.Instance}
+				for range 500 {
+					b := f.r.src.next(40)
+					req.Requests = append(req.Requests, &repb.BatchUpdateBlobsRequest_Request{Digest: b.digest(), Data: b.bytes()})
+				}
+				_, errs[i] = repb.NewContentAddressableStorageClient(p.conn(i)).BatchUpdateBlobs(ctx, req)
+			}
+		})
+	}
+	wg.Wait()
+	p.Close()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if _, err := f.look(ctx); err != nil {
+		return err
+	}
+	return f.hold(ctx, t, before, map[string]measure{"index": func(b, n *look) int64 {
+		return n.goBytes() - b.goBytes() + 4*units + b.inUse["index"] // the buckets were there
+	}}, nil)
+}
+
+// fillDirty: whole blobs as fast as the server takes them.
+func fillDirty(ctx context.Context, f *filling, t *tally) error {
+	const writers = 16
+	base, err := dirtyPages()
+	if err != nil {
+		return err
+	}
+	p, err := dialPool(f.r.o.Target, writers, "")
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	ctx, cancel := context.WithTimeout(ctx, 6*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				f.r.client(p, i, t).upload(ctx, f.r.src.next(32<<20))
+			}
+		})
+	}
+	for sleep(ctx, 10*time.Millisecond) {
+		now, err := dirtyPages()
+		if err != nil {
+			return err
+		}
+		f.book("dirty_pages", t.name, 0, now-base)
+	}
+	wg.Wait()
+	f.note("dirty_pages", "of the whole machine")
+	return nil
+}
+
+// fillProfiles: the dearest profile there is, of many streams.
+func fillProfiles(ctx context.Context, f *filling, t *tally) error {
+	units, perConn := int(f.plan["streams"].units), f.limits.perConn
+	w, err := f.r.crowd(ctx, t, crowdOptions{n: (units + perConn - 1) / perConn, as: rawDial{receive: 65535}, reads: true})
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	if _, err := w.openMany(units, methodRead, nil); err != nil {
+		return err
+	}
+	w.pump(ctx, time.Second, wholeFrame)
+	for _, page := range []string{"goroutine?debug=2", "goroutine?debug=1", "heap?debug=1", "profile?seconds=2", "trace?seconds=1"} {
+		before, err := f.k.look(ctx)
+		if err != nil {
+			return err
+		}
+		var n int64
+		err = f.k.w.page(ctx, "/debug/pprof/"+page, func(r io.Reader) (err error) { n, err = io.Copy(io.Discard, r); return err })
+		now, err2 := f.k.unswept(ctx)
+		if err := errors.Join(err, err2); err != nil {
+			t.note(page + ": " + err.Error())
+			continue
+		}
+		t.note(fmt.Sprintf("%s: %d bytes, allocated %s", page, n, bytesize.Format(now-before.live)))
+	}
+	return nil
+}
