@@ -19,15 +19,18 @@ const (
 	connWindow = 64 << 20
 
 	// ctrlLimit is how many bytes of control frames may wait for the socket before the reader stops reading.
-	ctrlLimit = 16 << 10
+	ctrlLimit = 10 << 10
 
 	// answerLimit is up to where small answers may wait with them. Above it their handlers wait for their turn.
-	answerLimit = 12 << 10
+	answerLimit = 8 << 10
 
 	// calmBurst and calmRate (per second) bound the frames that cost us work and a client nothing: PING, SETTINGS,
 	// RST_STREAM, PRIORITY, empty DATA, surplus streams.
 	calmBurst = 4096
 	calmRate  = 512
+
+	// earlyLimit bounds the streams remembered as ended by us, 4 bytes each.
+	earlyLimit = 512
 )
 
 // The phases of a connection, in order.
@@ -75,7 +78,7 @@ type conn struct {
 		byMethod   []uint16  // how many of them, by method.index
 		maxID      uint32    // highest id opened by the client
 		opening    bool      // the stream maxID is on its way into streams
-		early      [16]uint32
+		early      []uint32  // ring of the streams that we ended before the client did; see rememberLocked
 		earlyNext  int
 		window     int // the connection's window as announced, see growConnWindow
 		sendWindow int64
@@ -267,9 +270,14 @@ func (c *conn) removeLocked(st *Stream) {
 	}
 }
 
-// rememberLocked notes a stream that we ended before the client did: what it still sends is discarded without a word.
-// For one that has been forgotten since, the client gets a RST_STREAM that it ignores.
+// rememberLocked notes a stream that we ended before the client did: what it still sends is discarded without a word, and
+// costs it none of its calm, or the client of a server that sheds would be cut for the frames it had under way. Within a
+// round trip no more streams can be ended than may be open, so as many are remembered; for one that has been
+// forgotten since, the client gets a RST_STREAM that it ignores.
 func (c *conn) rememberLocked(id uint32) {
+	if c.mu.early == nil {
+		c.mu.early = make([]uint32, min(c.s.o.MaxConcurrentStreams, earlyLimit))
+	}
 	c.mu.early[c.mu.earlyNext%len(c.mu.early)] = id
 	c.mu.earlyNext++
 }

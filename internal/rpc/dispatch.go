@@ -120,15 +120,18 @@ func (c *conn) dataEnd() {
 	p.next()
 }
 
-// forgetEarly drops a stream from those that we ended first, now that the client has ended it too.
-func (c *conn) forgetEarly(id uint32) {
+// forgetEarly drops a stream from those that we ended first, now that the client has ended it too. It reports whether the
+// stream was one of them.
+func (c *conn) forgetEarly(id uint32) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, v := range c.mu.early {
 		if v == id {
 			c.mu.early[i] = 0
+			return true
 		}
 	}
+	return false
 }
 
 func (c *conn) wakeReaders() {
@@ -244,8 +247,8 @@ func (c *conn) resetByPeer(id uint32) error {
 	if st != nil {
 		st.abort(http2.ErrCodeNo) // before end, or the handler could take the reset for a half-close
 		st.end()
-	} else {
-		c.forgetEarly(id)
+	} else if c.forgetEarly(id) {
+		return nil // a client's usual answer to being answered early
 	}
 	return c.spend(1)
 }

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
@@ -247,6 +249,43 @@ func TestRapidResetsStartNoMoreHandlersThanStreamsAreAllowed(t *testing.T) {
 		t.Error("none refused")
 	}
 	close(release)
+}
+
+func TestAClientThatIsAnsweredEarlyIsNotCutForWhatItHadUnderWay(t *testing.T) {
+	s := serveEcho(t, Options{}, &echo{onStream: func(grpc.ServerStream) error {
+		return status.Error(codes.FailedPrecondition, "shed")
+	}})
+	c := newRawClient(t, s.addr)
+	const width = 100
+	for range 3 * calmBurst / width {
+		var ids [width]uint32
+		for i := range ids {
+			ids[i] = c.open(streamMethod, false)
+		}
+		c.flush()
+		for ended := 0; ended < width; {
+			switch f := c.read().(type) {
+			case *http2.HeadersFrame:
+				if f.StreamEnded() {
+					ended++
+				}
+			case *http2.GoAwayFrame:
+				t.Fatalf("GOAWAY %v %q", f.ErrCode, f.DebugData())
+			}
+		}
+		for _, id := range ids {
+			_ = c.fr.WriteData(id, false, make([]byte, 10))
+			_ = c.fr.WriteData(id, false, make([]byte, 10))
+			_ = c.fr.WriteRSTStream(id, http2.ErrCodeNo)
+		}
+		c.flush()
+	}
+	id := c.open(unaryMethod, false)
+	_ = c.fr.WriteData(id, true, message(nil))
+	c.flush()
+	if c.awaitEnd(id) == 0 {
+		t.Error("no answer to a call made after the sheds")
+	}
 }
 
 func TestTheSurplusOfStreamsIsRefusedSoThatAClientMayRetry(t *testing.T) {
