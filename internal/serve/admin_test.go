@@ -72,6 +72,22 @@ func TestAdminServesItsPagesToItsOwnHostsOnly(t *testing.T) {
 	}
 }
 
+func TestADumpOfAllStacksIsBounded(t *testing.T) {
+	admin := newTestAdmin(t, newReadiness(func() error { return nil }))
+	if w := get(admin, "localhost", "/debug/pprof/goroutine?debug=2"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "TestADumpOfAllStacksIsBounded") {
+		t.Errorf("%d %.60q", w.Code, w.Body)
+	}
+	stop := make(chan struct{})
+	defer close(stop)
+	for range 20_000 {
+		go func() { <-stop }()
+	}
+	w := get(admin, "localhost", "/debug/pprof/goroutine?debug=2")
+	if n := w.Body.Len(); n < stackDump || n > stackDump+1<<10 || !strings.Contains(w.Body.String(), "debug=1") {
+		t.Errorf("%d bytes, that end in %q", n, w.Body.String()[max(0, n-100):])
+	}
+}
+
 func TestProfilesAreBoundedAmongThemselves(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	slow := boundProfiles(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { entered <- struct{}{}; <-leave }))

@@ -9,8 +9,12 @@ const (
 	// adminConnections bounds the admin listener: a few probes, a scraper or two, a person.
 	adminConnections = 24
 
-	// perAdminConnection is net/http's goroutine and buffers, and the snapshot with its text that a scrape holds.
-	perAdminConnection = 64 << 10
+	// perAdminConnection is net/http's goroutine and buffers, and the snapshot with its text that a scrape holds, or the
+	// map of a header of as many fields as 5 KiB have room for.
+	perAdminConnection = 76 << 10
+
+	// adminSmallRead is listen.Options.SmallRead: the header of an honest request comes in one read.
+	adminSmallRead = 1 << 10
 
 	// profileBytes is what the profiler and one profile in the making take; most of it is symbol tables.
 	profileBytes = 2 << 20

@@ -121,7 +121,7 @@ func (a *App) listen() (l listeners, err error) {
 			return listeners{}, a.listenError(p.path, err)
 		}
 	}
-	l.admin = listen.Wrap(l.admin, listen.Options{Connections: a.adminGate, Receive: adminSocketReceive, Send: adminSocketSend})
+	l.admin = listen.Wrap(l.admin, listen.Options{Connections: a.adminGate, Receive: adminSocketReceive, Send: adminSocketSend, SmallRead: adminSmallRead})
 	l.http = listen.Wrap(l.http, a.cache.ListenOptions())
 	return l, nil
 }
