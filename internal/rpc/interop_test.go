@@ -287,3 +287,28 @@ func TestHealthWatchAndReflectionRunUnchanged(t *testing.T) {
 		t.Fatal(got, err)
 	}
 }
+
+func TestASmallCallIsAnsweredWhileDownloadsFillTheConnection(t *testing.T) {
+	s := serveEcho(t, Options{}, &echo{}, registerBulk)
+	cc := dial(t, s.addr)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for range 8 {
+		st, err := cc.NewStream(ctx, bidi, downloadMethod, grpc.ForceCodec(rawCodec{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = st.CloseSend()
+		wg.Go(func() {
+			for st.RecvMsg(new(rawFrame)) == nil {
+			}
+		})
+	}
+	for range 20 {
+		if _, err := callUnary(ctxFor(t, 10*time.Second), cc, []byte("x")); err != nil {
+			t.Error(err)
+		}
+	}
+	cancel()
+	wg.Wait()
+}

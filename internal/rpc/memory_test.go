@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -172,19 +173,27 @@ func TestAConnectionCostsWhatThePlanSays(t *testing.T) {
 // beHostile makes a connection as dear as it can be: a full header table, and a flood of requests whose answers are not
 // read, until the server reads no more either.
 func (c *rawClient) beHostile() {
-	_ = c.nc.(*net.TCPConn).SetReadBuffer(4 << 10) // or its kernel reads megabytes in its stead
+	tcp := c.nc.(*net.TCPConn) // with small buffers, or its kernel takes megabytes in its stead
+	_ = tcp.SetReadBuffer(4 << 10)
+	_ = tcp.SetWriteBuffer(4 << 10)
 	var block []byte
 	for range 128 {
 		block = append(block, 0x40, 0, 0) // a field without name or value: 32 bytes of the table, and an entry of ours
 	}
 	c.frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagHeadersEndStream, 1, block)
-	c.nextID = 3
 	c.henc.SetMaxDynamicTableSize(0)
+	request := bytes.Clone(c.block(":method", "POST", ":scheme", "http", ":path", "/x", "content-type", "application/grpc"))
+	c.flush()
 	deadline := time.Now().Add(20 * time.Second)
-	for time.Now().Before(deadline) {
-		c.open("/x", true)
-		_ = c.nc.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
-		if c.w.Buffered() > 32<<10 && c.w.Flush() != nil {
+	for id := uint32(3); time.Now().Before(deadline); {
+		var flood []byte
+		for len(flood) < 32<<10 {
+			flood = appendFrameHeader(flood, len(request), http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagHeadersEndStream, id)
+			flood = append(flood, request...)
+			id += 2
+		}
+		_ = c.nc.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
+		if _, err := c.nc.Write(flood); err != nil {
 			return
 		}
 	}

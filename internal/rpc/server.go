@@ -166,16 +166,6 @@ func (s *Server) accept(nc net.Conn) {
 	}()
 }
 
-func (s *Server) setBuffers(nc net.Conn) {
-	if b, ok := nc.(interface {
-		SetReadBuffer(int) error
-		SetWriteBuffer(int) error
-	}); ok {
-		_ = b.SetReadBuffer(s.o.SocketReceive)
-		_ = b.SetWriteBuffer(s.o.SocketSend)
-	}
-}
-
 func peerIP(a net.Addr) string {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err != nil {
