@@ -3,6 +3,7 @@ package nightly
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -23,6 +24,57 @@ func kept(t *testing.T, r *storm.Report) {
 	t.Helper()
 	for _, p := range r.Problems() {
 		t.Error(p)
+	}
+}
+
+// Two thousand writes of 2 MiB at once in 512 MiB: none is shed, and memory stays below 250 MiB.
+func TestTwoThousandConcurrentWritesOf2MiBAreAllStoredInAQuarterOfAGibibyte(t *testing.T) {
+	for _, message := range []string{"16KiB", "64KiB"} {
+		t.Run("messages of "+message, func(t *testing.T) {
+			s := rig.Start(t, t.TempDir(), "--memory-limit", "512MiB", "--bazel-write-wait", "50s", "--bazel-write-queue", "2000")
+			r := rig.Storm(t, s, "--writers", "2000", "--connections", "20", "--blob-size", "2MiB", "--message-size", message,
+				"--blobs-per-writer", "1", "--duration", "2m", "--verify")
+			kept(t, r)
+			if w := r.Sections[0]; w.Admitted != 2000 || w.Verified != 2000 || len(w.Shed) != 0 {
+				t.Errorf("admitted %d, read back %d, shed %v", w.Admitted, w.Verified, w.Shed)
+			}
+			if r.Server.RSSPeak > 250*mib {
+				t.Errorf("the peak RSS was %d MiB", r.Server.RSSPeak/mib)
+			}
+		})
+	}
+}
+
+// O10: at five times the load that there is room for, each probe of /livez is answered within 100 ms. The machine has to
+// be otherwise idle.
+func TestCaseO10EachProbeIsAnsweredWithin100Milliseconds(t *testing.T) {
+	s := rig.Start(t, t.TempDir(), "--memory-limit", "512MiB")
+	ended := make(chan error, 1)
+	go func() {
+		_, err := rig.TryStorm(s, s.GRPC, "--writers", "2000", "--connections", "20", "--blob-size", "256KiB",
+			"--blobs-per-writer", "100000", "--duration", "60s")
+		ended <- err
+	}()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		case <-tick.C:
+		}
+		began := time.Now()
+		resp, err := http.Get("http://" + s.Admin + "/livez")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if took := time.Since(began); resp.StatusCode != http.StatusOK || took > 100*time.Millisecond {
+			t.Errorf("/livez: %s after %s", resp.Status, took)
+		}
 	}
 }
 

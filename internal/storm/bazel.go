@@ -16,7 +16,8 @@ import (
 type scenario struct {
 	name    string
 	hostile bool
-	part    bool // of another scenario: runs only by name
+	part    bool         // of another scenario: runs only by name
+	prepare func() error // what takes long and offers no load; may be nil
 	run     func(ctx context.Context, r *run) ([]*tally, error)
 }
 
@@ -36,7 +37,8 @@ func init() {
 		{name: "tiny-frames", hostile: true, run: tinyFrames},
 		{name: "endless", hostile: true, run: endlessMessages},
 		{name: "batches", hostile: true, run: hugeBatches},
-		{name: "bombs", hostile: true, run: zstdBombs},
+		{name: "bombs", hostile: true, run: zstdBombs,
+			prepare: func() error { _, err := theBomb(); return err }},
 		{name: "idle", hostile: true, run: idleConnections},
 		{name: "stalled-uploads", hostile: true, run: stalledUploads},
 		{name: "slow-readers", hostile: true, run: frozenReaders},
@@ -141,6 +143,11 @@ func (r *run) background(ctx context.Context) (stop func()) {
 
 // one runs a scenario within its bound in time.
 func (r *run) one(ctx context.Context, s scenario) ([]Section, error) {
+	if s.prepare != nil {
+		if err := s.prepare(); err != nil {
+			return nil, err
+		}
+	}
 	hard, cancel := context.WithTimeoutCause(ctx, r.o.Duration+2*r.o.CallTimeout, errors.New("the scenario's time is over"))
 	defer cancel()
 	offer, cancelOffer := context.WithTimeout(hard, r.o.Duration)

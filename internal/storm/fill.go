@@ -38,38 +38,40 @@ func (a *Account) Ratio() float64 {
 
 // filler is one adversary.
 type filler struct {
-	name string
-	run  func(ctx context.Context, f *filling, t *tally) error
+	name  string
+	run   func(ctx context.Context, f *filling, t *tally) error
+	alone bool // it says nothing about many at once
 }
 
 func fillers() []filler {
 	return []filler{
-		{"idle process", idleProcess},
-		{"codecs of the pool in use", fillCodecs},
-		{"half a request's header", fillHalfHeaders},
-		{"answers that nobody reads", fillSockets},
-		{"HTTP headers of a thousand fields", fillHTTPHeaders},
-		{"HTTP downloads that nobody reads", fillHTTPSockets},
-		{"requests to admin that do not end", fillAdmin},
-		{"tiny frames while waiting", fillStreams},
-		{"answers to exempt calls that nobody takes", fillReserve},
-		{"data before SETTINGS are acknowledged", fillEarly},
-		{"zstd uploads with windows of 8 MiB", fillWrite(23)},
-		{"zstd uploads with windows of 1 MiB", fillWrite(20)},
-		{"batches of wrong blobs, junk behind", fillBatchUpdate(128 * kib)},
-		{"the longest batch of wrong blobs", fillBatchUpdate(4000 * kib)},
-		{"missing digests, junk behind", fillFindMissing(128 * kib)},
-		{"the longest list of missing digests", fillFindMissing(5000 * kib)},
-		{"downloads that nobody reads", fillRead(false)},
-		{"compressed downloads that nobody reads", fillRead(true)},
-		{"batch reads of one blob that nobody reads", fillBatchRead(1)},
-		{"batch reads of many blobs that nobody reads", fillBatchRead(40)},
-		{"the largest action results", fillAC(0)},
-		{"action results of 64 KiB", fillAC(64 * kib)},
-		{"parked uploads", fillUploads},
-		{"small blobs", fillIndex},
-		{"large uploads at full speed", fillDirty},
-		{"goroutine profile under load", fillProfiles},
+		{name: "idle process", run: idleProcess, alone: true},
+		{name: "codecs of the pool in use", run: fillCodecs, alone: true},
+		{name: "parked uploads", run: fillUploads, alone: true}, // before others leave some
+		{name: "half a request's header", run: fillHalfHeaders},
+		{name: "answers that nobody reads", run: fillSockets},
+		{name: "HTTP headers of a thousand fields", run: fillHTTPHeaders},
+		{name: "HTTP downloads that nobody reads", run: fillHTTPSockets},
+		{name: "requests to admin that do not end", run: fillAdmin},
+		{name: "tiny frames while waiting", run: fillStreams},
+		{name: "answers to exempt calls that nobody takes", run: fillReserve},
+		{name: "data before SETTINGS are acknowledged", run: fillEarly},
+		{name: "zstd uploads with windows of 8 MiB", run: fillWrite(23)},
+		{name: "zstd uploads with windows of 1 MiB", run: fillWrite(20)},
+		{name: "uploads with open windows", run: fillUpload},
+		{name: "batches of wrong blobs, junk behind", run: fillBatchUpdate(128 * kib)},
+		{name: "the longest batch of wrong blobs", run: fillBatchUpdate(4000 * kib)},
+		{name: "missing digests, junk behind", run: fillFindMissing(128 * kib)},
+		{name: "the longest list of missing digests", run: fillFindMissing(5000 * kib)},
+		{name: "downloads that nobody reads", run: fillRead(false)},
+		{name: "compressed downloads that nobody reads", run: fillRead(true)},
+		{name: "batch reads of one blob that nobody reads", run: fillBatchRead(1)},
+		{name: "batch reads of many blobs that nobody reads", run: fillBatchRead(40)},
+		{name: "the largest action results", run: fillAC(0)},
+		{name: "action results of 64 KiB", run: fillAC(64 * kib)},
+		{name: "small blobs", run: fillIndex, alone: true},
+		{name: "large uploads at full speed", run: fillDirty},
+		{name: "goroutine profile under load", run: fillProfiles},
 	}
 }
 
@@ -82,8 +84,6 @@ type filling struct {
 		perConn  int   // streams
 		maxBatch int64 // bytes
 	}
-	quick bool // all at once: nothing is measured by account
-
 	mu struct {
 		sync.Mutex
 		rows map[string]*Account
@@ -113,6 +113,13 @@ func fillAccounts(ctx context.Context, r *run) ([]*tally, error) {
 		}
 		t.note(fmt.Sprintf("took %.1f s", time.Since(t.began).Seconds()))
 		if err := f.calm(ctx); err != nil {
+			return tallies, err
+		}
+	}
+	if r.o.Only == "" {
+		t := r.tally("all at once")
+		tallies = append(tallies, t)
+		if err := f.together(ctx, t); err != nil {
 			return tallies, err
 		}
 	}
@@ -148,6 +155,46 @@ func newFilling(ctx context.Context, r *run) (*filling, error) {
 	return f, err
 }
 
+// together has all adversaries at work at the same time, and again and again. They get in each other's way, as they would
+// in life: what counts is what all of it comes to.
+func (f *filling) together(ctx context.Context, t *tally) error {
+	const lasts = 30 * time.Second
+	quiet := &filling{r: f.r, k: f.k, plan: f.plan, limits: f.limits, idle: f.idle} // without rows to book to
+	ctx, cancel := context.WithTimeout(ctx, lasts)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, fl := range fillers() {
+		if fl.alone {
+			continue
+		}
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				fl.run(ctx, quiet, t) // it ends when there is no room for it, and tries again
+				sleep(ctx, 200*time.Millisecond)
+			}
+		})
+	}
+	var peak look
+	for sleep(ctx, 100*time.Millisecond) {
+		now, err := f.k.glance()
+		if err != nil {
+			return err
+		}
+		if now.total() > peak.total() {
+			peak = *now
+		}
+	}
+	wg.Wait()
+	limit := f.idle.status.Plan.Limit
+	text := fmt.Sprintf("%s together of a limit of %s: %s anonymous, %s of the binary, %s of sockets, %s of page tables and stacks", bytesize.Format(peak.total()), bytesize.Format(limit),
+		bytesize.Format(peak.anon), bytesize.Format(peak.binary), bytesize.Format(peak.socketBytes()), bytesize.Format(peak.kernel))
+	t.note(text)
+	if peak.total() > limit {
+		t.breaks("the server took " + text)
+	}
+	return nil
+}
+
 // measure is how the real bytes of an account are told from two looks.
 type measure func(before, now *look) int64
 
@@ -171,6 +218,16 @@ func (f *filling) book(account, adversary string, charged, real int64) {
 	}
 }
 
+// real is what has been booked to an account.
+func (f *filling) real(account string) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if a := f.mu.rows[account]; a != nil {
+		return a.Real
+	}
+	return 0
+}
+
 func (f *filling) note(account, text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -192,6 +249,7 @@ func (f *filling) hold(ctx context.Context, t *tally, before *look, of map[strin
 	if pump != nil {
 		wg.Go(func() { pump(ctx) })
 	}
+	peak := map[string][2]int64{}
 	for range looks {
 		now, err := f.k.look(ctx)
 		if err != nil {
@@ -200,11 +258,15 @@ func (f *filling) hold(ctx context.Context, t *tally, before *look, of map[strin
 		for account, m := range of {
 			charged, real := now.inUse[account]-before.inUse[account], m(before, now)
 			f.book(account, t.name, charged, real)
-			t.note(fmt.Sprintf("%s: charged %s, real %s of %s", account, bytesize.Format(charged), bytesize.Format(real), bytesize.Format(f.plan[account].bytes)))
+			peak[account] = [2]int64{max(peak[account][0], charged), max(peak[account][1], real)}
 		}
 		if !sleep(ctx, 300*time.Millisecond) {
 			return context.Cause(ctx)
 		}
+	}
+	for _, account := range sortedKeys(peak) {
+		t.note(fmt.Sprintf("%s: charged %s, real %s, planned %s", account,
+			bytesize.Format(peak[account][0]), bytesize.Format(peak[account][1]), bytesize.Format(f.plan[account].bytes)))
 	}
 	return nil
 }

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	methodFindMissing  = "/build.bazel.remote.execution.v2.ContentAddressableStorage/FindMissingBlobs"
-	methodBatchRead    = "/build.bazel.remote.execution.v2.ContentAddressableStorage/BatchReadBlobs"
-	methodGetAR        = "/build.bazel.remote.execution.v2.ActionCache/GetActionResult"
-	methodCapabilities = "/build.bazel.remote.execution.v2.Capabilities/GetCapabilities"
+	methodQuery       = "/google.bytestream.ByteStream/QueryWriteStatus"
+	methodFindMissing = "/build.bazel.remote.execution.v2.ContentAddressableStorage/FindMissingBlobs"
+	methodBatchRead   = "/build.bazel.remote.execution.v2.ContentAddressableStorage/BatchReadBlobs"
+	methodGetAR       = "/build.bazel.remote.execution.v2.ActionCache/GetActionResult"
 )
 
 // gateCalls fill an account that is a gate, with calls that never end.

@@ -131,6 +131,61 @@ func fillUploads(ctx context.Context, f *filling, t *tally) error {
 	return f.hold(ctx, t, before, map[string]measure{"uploads": goBytes}, nil)
 }
 
+// fillUpload: uploads at a trickle, which has the server open their windows as far as they go, and then all at once at full
+// speed. What lies in windows then is for the disk to say: on one that has stalled, all of it.
+func fillUpload(ctx context.Context, f *filling, t *tally) error {
+	const piece, pieces = 300, 12
+	calls := min(int(f.plan["write"].bytes/(64*kib)), mostCalls)
+	w, err := f.r.crowd(ctx, t, crowdOptions{n: min(16, int(f.plan["connections"].units)-2), as: rawDial{receive: 65535}, reads: true})
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	waiting, err := w.openMany(min(calls, len(w.conns)*f.limits.perConn/2), methodWrite, []byte{0})
+	if err != nil {
+		return err
+	}
+	w.pump(ctx, 300*time.Millisecond, wholeFrame)
+	before, err := f.look(ctx)
+	if err != nil {
+		return err
+	}
+	var begun []*sending
+	err = f.fillUp(ctx, "write", func(n int) error {
+		for ; n > 0 && len(waiting) > 0; n-- {
+			s := waiting[0]
+			s.b = f.r.src.unhashed(1 << 30)
+			s.head, s.stop = writeHead(s.b.uploadName(f.r.o.Instance, newUUID()), s.b.size, false)[1:], piece
+			waiting, begun = waiting[1:], append(begun, s)
+		}
+		w.fill(ctx, wholeFrame, 5*time.Second)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for range pieces {
+		for _, s := range begun {
+			s.stop += piece
+		}
+		w.pump(ctx, 100*time.Millisecond, wholeFrame)
+	}
+	for _, s := range begun {
+		s.stop = s.b.size - 1
+	}
+	for range 2 {
+		err := f.hold(ctx, t, before, map[string]measure{"write": goBytes}, func(ctx context.Context) {
+			for ctx.Err() == nil {
+				w.pump(ctx, time.Second, wholeFrame)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // reset cancels all streams.
 func (w *crowd) reset() {
 	for i, c := range w.conns {

@@ -26,7 +26,6 @@ type look struct {
 	binary  int64 // RssFile: pages of the binary
 	kernel  int64 // page tables and the kernel's stacks of the threads
 	sockets map[string]int64
-	dirty   int64 // of the whole machine: Dirty and Writeback
 }
 
 // goBytes is what accounts on the Go heap are charged for: objects that are in use, and stacks.
@@ -52,19 +51,35 @@ func (k *looker) look(ctx context.Context) (*look, error) {
 	if err := k.readStatus(ctx, l, collected); err != nil {
 		return nil, err
 	}
+	return l, k.fromOutside(l)
+}
+
+// glance is a look that the server has no part in.
+func (k *looker) glance() (*look, error) {
+	l := &look{sockets: map[string]int64{}}
+	return l, k.fromOutside(l)
+}
+
+func (k *looker) fromOutside(l *look) error {
 	for account, port := range k.sockets {
 		n, err := socketMemory(port)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		l.sockets[account] = n
 	}
-	var err error
-	if l.dirty, err = dirtyPages(); err != nil {
-		return nil, err
-	}
-	return l, l.readProcess(k.w.pid)
+	return l.readProcess(k.w.pid)
 }
+
+func (l *look) socketBytes() (sum int64) {
+	for _, n := range l.sockets {
+		sum += n
+	}
+	return sum
+}
+
+// total is what the process costs its machine, but for what its disk has still to write.
+func (l *look) total() int64 { return l.anon + l.binary + l.kernel + l.socketBytes() }
 
 // readStatus waits for figures that are younger than the collection.
 func (k *looker) readStatus(ctx context.Context, l *look, collected time.Time) error {
@@ -156,6 +171,7 @@ func (l *look) readProcess(pid int) error {
 	})
 }
 
+// dirtyPages is Dirty and Writeback of the whole machine: nothing less is told of a process.
 func dirtyPages() (sum int64, err error) {
 	err = readKiB("/proc/meminfo", func(name string, n int64) {
 		if name == "Dirty" || name == "Writeback" {

@@ -33,6 +33,10 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // a test may run the command as another user
+		fmt.Fprintln(os.Stderr, "rig:", err)
+		return 1
+	}
 	binary = filepath.Join(dir, "levee")
 	build := exec.Command("go", "build", "-o", binary, "github.com/leveehq/levee/cmd/levee")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
@@ -73,7 +77,14 @@ type Server struct {
 // ends with the test; its log is printed if the test has failed.
 func Start(t testing.TB, dir string, flags ...string) *Server {
 	t.Helper()
-	s, err := TryStart(dir, flags...)
+	return StartUnder(t, nil, dir, flags...)
+}
+
+// StartUnder is Start by way of another command, which gets levee's command line as its last arguments and must become
+// it with exec: then process id and signals are the server's.
+func StartUnder(t testing.TB, by []string, dir string, flags ...string) *Server {
+	t.Helper()
+	s, err := tryStart(by, dir, flags)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,10 +98,13 @@ func Start(t testing.TB, dir string, flags ...string) *Server {
 }
 
 // TryStart is Start for those who kill the process themselves.
-func TryStart(dir string, flags ...string) (*Server, error) {
-	args := append([]string{"serve", "--store-path", dir,
-		"--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--listen-admin", "127.0.0.1:0"}, flags...)
-	s := &Server{cmd: exec.Command(binary, args...), log: &tail{}, exited: make(chan struct{})}
+func TryStart(dir string, flags ...string) (*Server, error) { return tryStart(nil, dir, flags) }
+
+func tryStart(by []string, dir string, flags []string) (*Server, error) {
+	args := append(append([]string{}, by...), binary, "serve", "--store-path", dir,
+		"--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--listen-admin", "127.0.0.1:0")
+	args = append(args, flags...)
+	s := &Server{cmd: exec.Command(args[0], args[1:]...), log: &tail{}, exited: make(chan struct{})}
 	s.cmd.Stderr = s.log
 	// Without this a test run that is killed would leave servers behind.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
