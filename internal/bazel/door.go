@@ -17,7 +17,7 @@ import (
 //     its look-ups over the same connection: without this, its own look-ups would wait in the client behind its uploads.
 func (s *Service) door(i rpc.StreamInfo) (release func(), err error) {
 	class, exempt := classOf(i.Method)
-	if i.Method == methodWrite && i.OpenSameMethod >= i.MaxConcurrentStreams/2 {
+	if i.Method == methodWrite && i.OpenSameMethod >= max(1, i.MaxConcurrentStreams/2) {
 		if err := s.writeRoom(i.Peer); err != nil {
 			return nil, s.doorShed(i, class, err)
 		}

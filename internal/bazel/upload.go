@@ -185,7 +185,7 @@ func (u *uploadStream) offsetField(typ protowire.Type) error {
 // below what the permits allow.
 func (u *uploadStream) grow() {
 	if u.window < u.most {
-		u.window = min(2*u.window, u.most)
+		u.window = min(4*u.window, u.most) // a round trip for each step
 		u.c.st.GrowWindow(u.window)
 	}
 }
