@@ -42,8 +42,7 @@ type uploadStream struct {
 func newUploadStream(c *call) (*uploadStream, error) {
 	u := &uploadStream{c: c, first: true, window: c.s.opt.doorWindow()}
 	u.f = newFields(c.st, 0, make([]byte, maxName))
-	u.deadline = time.Now().Add(c.s.opt.MessageWait)
-	c.st.SetReadDeadline(u.deadline)
+	c.st.SetReadDeadline(time.Now().Add(c.s.opt.MessageWait)) // as short as a unary call's, until there is an upload
 	if err := u.nextMessage(); err != nil {
 		if err == io.EOF {
 			return nil, status.Error(codes.InvalidArgument, "the stream carries no message")
@@ -99,11 +98,11 @@ func (u *uploadStream) advance() error {
 		return io.EOF
 	}
 	u.first = false
+	u.extend()
 	return u.nextMessage()
 }
 
 func (u *uploadStream) nextMessage() error {
-	u.extend()
 	n, err := u.c.st.NextMessage()
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -251,6 +252,15 @@ func TestAWriterThatStallsIsCutAndItsPermitFreed(t *testing.T) { // O8
 	err = w.RecvMsg(new(bytestream.WriteResponse))
 	r.wantCode(err, codes.DeadlineExceeded)
 	r.nothingHeld()
+}
+
+func TestAWriteWithoutAMessageIsCutAsSoonAsAUnaryCall(t *testing.T) {
+	r := newGRPCRig(t, func(o *Options) { o.MessageWait = 100 * time.Millisecond })
+	w, err := r.bs.Write(r.ctx)
+	r.must(err)
+	r.wantCode(w.RecvMsg(new(bytestream.WriteResponse)), codes.DeadlineExceeded)
+	_, err = r.cas.FindMissingBlobs(r.ctx, &repb.FindMissingBlobsRequest{})
+	r.must(err)
 }
 
 func TestAHalfClosedStreamIsNoFinishedBlob(t *testing.T) { // B4
