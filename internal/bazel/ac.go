@@ -191,7 +191,7 @@ func (s *Service) updateActionResult(c *call) error {
 	if err != nil {
 		return err
 	}
-	p, err := c.admit(s.gates.batchUpdate, shedcode.BazelWrite, s.opt.acCost(n))
+	p, err := c.admit(s.gates.batchUpdate, shedcode.BazelWrite, s.opt.acUpdateCost(n))
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,9 @@ type stream struct {
 	inRaw bool // the result holds its bytes already
 }
 
+// minOutput is the shortest field with the digest of a file. A slice that grew instead would be there twice for a moment.
+const minOutput = 70
+
 // arTypes are the wire types of the fields that REAPI defines. Bytes that are no ActionResult, such as another tool's
 // cache entry, nearly always break one of them early.
 var arTypes = map[protowire.Number]protowire.Type{
@@ -41,7 +44,7 @@ var arTypes = map[protowire.Number]protowire.Type{
 
 // parseActionResult walks body. Its error is errMalformed for bytes that are not an ActionResult.
 func parseActionResult(body []byte) (*actionResult, error) {
-	a := &actionResult{body: body}
+	a := &actionResult{body: body, blobs: make([]digest, 0, len(body)/minOutput)}
 	f := bytesFields(body)
 	for f.more() {
 		num, typ, err := f.tag()

@@ -14,7 +14,7 @@ import (
 // maxRefs digests are looked up in one step, which makes them all most recently used together. Only the trees of very
 // large actions have more, and then it is one step for each so many.
 const (
-	maxRefs = 4096
+	maxRefs = 1024
 	perRef  = 33 + 8 + 8
 )
 

@@ -130,12 +130,15 @@ func (o *Options) messageWindow(n int64) int64 { return min(n, int64(o.Window)) 
 
 // maxBatchCost is the largest use of the gate of messages that carry data in.
 func (o *Options) maxBatchCost() int64 {
-	return max(o.batchCost(o.maxBatchMessage()), o.acCost(o.maxACBody()+maxACRequest))
+	return max(o.batchCost(o.maxBatchMessage()), o.acUpdateCost(o.maxACBody()+maxACRequest))
 }
 
-// acCost of an action result of n bytes: the bytes, what they refer to (a digest is 72 bytes there and up to 140 here),
-// the digests of trees, up to maxRefs at once, and a buffer to read trees through.
-func (o *Options) acCost(n int64) int64 { return 3*n + maxRefs*perRef + 32*kib }
+// acCost of an action result of n bytes: the bytes, what they refer to (a digest is at least 70 bytes there and 40 here),
+// the digests being looked up, up to maxRefs at once, and a buffer to read trees through.
+func (o *Options) acCost(n int64) int64 { return n + n*2/3 + maxRefs*perRef + 32*kib }
+
+// acUpdateCost is for one that is sent in a message of n bytes.
+func (o *Options) acUpdateCost(n int64) int64 { return o.acCost(n) + o.messageWindow(n) }
 
 // maxACCost is the largest, asked for by the longest request. What is inlined fills up a message that a body of that size
 // fills alone, and costs less than it does.

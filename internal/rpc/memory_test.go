@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -182,7 +183,7 @@ func (c *rawClient) beHostile() {
 	}
 	c.frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagHeadersEndStream, 1, block)
 	c.henc.SetMaxDynamicTableSize(0)
-	request := bytes.Clone(c.block(":method", "POST", ":scheme", "http", ":path", "/x", "content-type", "application/grpc"))
+	request := bytes.Clone(c.block(":method", "POST", ":scheme", "http", ":path", "/"+strings.Repeat("x", 150), "content-type", "application/grpc"))
 	c.flush()
 	deadline := time.Now().Add(20 * time.Second)
 	for id := uint32(3); time.Now().Before(deadline); {
