@@ -102,6 +102,8 @@ type conn struct {
 	}
 	ctrlSize  atomic.Int32
 	writeFrom atomic.Int64 // 0: nobody writes; else since when no byte could be written
+	lastWrite atomic.Int64 // when a write was last done
+	answered  atomic.Bool  // part of a response has gone out since the client's last PING
 
 	goAwaySince int64 // under mu
 

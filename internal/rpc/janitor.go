@@ -56,7 +56,7 @@ func (c *conn) check(now int64) {
 	case over(c.blockSince.Load(), prefaceTimeout):
 		c.cut("header_block")
 		return
-	case over(c.pingSince.Load(), pingTimeout):
+	case over(c.pingSince.Load(), pingTimeout) && c.quiet(now):
 		c.cut("keepalive")
 		return
 	case phase < phaseOpen:
@@ -68,6 +68,12 @@ func (c *conn) check(now int64) {
 		c.queueCtrl(func(b []byte) []byte { return appendPing(b, 0, keepalivePing) })
 	}
 	c.flushFromReader()
+}
+
+// quiet tells whether nothing has been written for as long as a ping may take. A client that reads slowly gets the ping
+// only after all that lies before it in the sockets; whether it reads at all is write's business.
+func (c *conn) quiet(now int64) bool {
+	return c.writeFrom.Load() == 0 && now-c.lastWrite.Load() >= int64(pingTimeout)
 }
 
 func (c *conn) checkAge(now int64) {

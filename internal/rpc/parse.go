@@ -152,6 +152,36 @@ func (c *conn) small() error {
 // frameHeader checks what can be told from the nine bytes of a frame's header and decides how its payload is read.
 func (c *conn) frameHeader() error {
 	p := &c.in
+	if err := c.checkOrder(); err != nil {
+		return err
+	}
+	switch p.typ {
+	case http2.FrameData:
+		return c.dataHeader()
+	case http2.FrameHeaders:
+		return c.headersHeader()
+	case http2.FrameContinuation:
+		return c.continuationHeader()
+	case http2.FrameSettings:
+		return c.settingsHeader()
+	case http2.FramePushPromise:
+		return protocolError("PUSH_PROMISE from a client")
+	case http2.FramePriority:
+		return c.fixedHeader(5)
+	case http2.FrameRSTStream, http2.FrameWindowUpdate:
+		return c.fixedHeader(4)
+	case http2.FramePing:
+		return c.fixedHeader(8)
+	case http2.FrameGoAway:
+		return c.goAwayHeader()
+	}
+	p.next() // RFC 9113 5.5: unknown frames are ignored
+	return c.spend(1)
+}
+
+// checkOrder holds every frame to its length and to what may come before it.
+func (c *conn) checkOrder() error {
+	p := &c.in
 	if p.length > maxFrameLen {
 		return &connError{http2.ErrCodeFrameSize, fmt.Sprintf("frame of %d bytes", p.length)}
 	}
@@ -165,66 +195,63 @@ func (c *conn) frameHeader() error {
 		p.sawSetting = true
 		c.phase.Store(phaseOpen)
 	}
-	onStream, fixed := false, -1
+	return nil
+}
+
+// fixedHeader is for frames of one length, which belong to a stream or to the connection.
+func (c *conn) fixedHeader(n int) error {
+	p := &c.in
 	switch p.typ {
-	case http2.FrameData:
-		if p.id == 0 {
-			return protocolError("DATA on stream 0")
-		}
-		return c.dataHeader()
-	case http2.FrameHeaders:
-		return c.headersHeader()
-	case http2.FrameContinuation:
-		if p.blockStream == 0 {
-			return protocolError("CONTINUATION without HEADERS")
-		}
-		p.state = inBlock
-		if p.length == 0 {
-			return c.blockEnd()
-		}
-		return nil
-	case http2.FramePushPromise:
-		return protocolError("PUSH_PROMISE from a client")
-	case http2.FrameSettings:
-		return c.settingsHeader()
-	case http2.FramePriority:
-		if p.id != 0 && p.length != 5 {
-			c.resetStream(p.id, http2.ErrCodeFrameSize)
-			p.next()
-			return c.spend(1)
-		}
-		onStream, fixed = true, 5
-	case http2.FrameRSTStream:
-		onStream, fixed = true, 4
 	case http2.FramePing:
-		fixed = 8
-	case http2.FrameWindowUpdate:
-		onStream, fixed = p.id != 0, 4
-	case http2.FrameGoAway:
-		if p.length < 8 {
-			return &connError{http2.ErrCodeFrameSize, "short GOAWAY"}
-		}
 		if p.id != 0 {
-			return protocolError("GOAWAY on stream %d", p.id)
+			return protocolError("PING on stream %d", p.id)
 		}
-		p.collect(8)
+	case http2.FramePriority, http2.FrameRSTStream:
+		if p.id == 0 {
+			return protocolError("%v on stream 0", p.typ)
+		}
+	}
+	if p.length == n {
+		p.collect(n)
 		return nil
-	default: // RFC 9113 5.5: unknown frames are ignored
+	}
+	if p.typ == http2.FramePriority { // RFC 9113 6.3: an error of the stream alone
+		c.resetStream(p.id, http2.ErrCodeFrameSize)
 		p.next()
 		return c.spend(1)
 	}
-	if onStream != (p.id != 0) {
-		return protocolError("%v on stream %d", p.typ, p.id)
+	return &connError{http2.ErrCodeFrameSize, fmt.Sprintf("%v of %d bytes", p.typ, p.length)}
+}
+
+func (c *conn) goAwayHeader() error {
+	p := &c.in
+	if p.length < 8 {
+		return &connError{http2.ErrCodeFrameSize, "short GOAWAY"}
 	}
-	if p.length != fixed {
-		return &connError{http2.ErrCodeFrameSize, fmt.Sprintf("%v of %d bytes", p.typ, p.length)}
+	if p.id != 0 {
+		return protocolError("GOAWAY on stream %d", p.id)
 	}
-	p.collect(fixed)
+	p.collect(8)
+	return nil
+}
+
+func (c *conn) continuationHeader() error {
+	p := &c.in
+	if p.blockStream == 0 {
+		return protocolError("CONTINUATION without HEADERS")
+	}
+	p.state = inBlock
+	if p.length == 0 {
+		return c.blockEnd()
+	}
 	return nil
 }
 
 func (c *conn) dataHeader() error {
 	p := &c.in
+	if p.id == 0 {
+		return protocolError("DATA on stream 0")
+	}
 	if err := c.dataBegin(); err != nil {
 		return err
 	}

@@ -78,6 +78,7 @@ func (st *Stream) sendStatus(status *status.Status) {
 		return
 	}
 	o.b = st.appendTrailers(o.b, status)
+	c.answered.Store(true)
 	// The client may open its next stream as soon as it sees the trailers, so the slot is given back before they go.
 	// A handler that cannot have the output turn at once leaves its answer to the one that has, if it is small.
 	if c.reserveAnswer(len(o.b)) {

@@ -140,6 +140,7 @@ func (st *Stream) emit(src *parts, n int) error {
 		st.sent = true
 	}
 	o.appendData(st.id, src, n, int(c.maxFrame.Load()))
+	c.answered.Store(true)
 	if c.write(o) != nil {
 		return st.gone()
 	}

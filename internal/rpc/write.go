@@ -223,6 +223,7 @@ func (c *conn) write(o *outBuf) error {
 			n, err = v.WriteTo(c.nc)
 		}
 		if err == nil {
+			c.lastWrite.Store(c.s.clock.Load())
 			return nil
 		}
 		stalled := c.s.clock.Load()-c.writeFrom.Load() >= int64(c.s.o.WriteStall)
