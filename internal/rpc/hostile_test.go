@@ -334,24 +334,32 @@ func (c *rawClient) awaitStatus(id uint32) (code string) {
 	}
 }
 
-func TestAClientThatPingsWithEveryFrameOfAnAnswerIsNotCut(t *testing.T) {
+// Clients that measure their bandwidth have a PING out for as long as they receive.
+func TestAClientThatPingsWithEveryRoundTripOfAnAnswerIsNotCut(t *testing.T) {
 	s := serveEcho(t, Options{}, &echo{}, registerBulk)
 	c := newRawClient(t, s.addr)
-	id := c.open(downloadMethod, true)
-	c.flush()
-	for pings := 0; ; {
-		switch f := c.read().(type) {
-		case *http2.DataFrame:
-			if pings < 2*calmBurst { // as many as clients that measure their bandwidth send on a short line
-				_ = c.fr.WritePing(false, [8]byte{})
-				c.flush()
-				pings++
-			}
-		case *http2.GoAwayFrame:
-			t.Fatalf("GOAWAY %v after %d pings", f.ErrCode, pings)
-		case *http2.HeadersFrame:
-			if f.StreamID == id && f.StreamEnded() {
-				return
+	pings, out := 0, false
+	for downloads := 0; pings < calmBurst+1000; downloads++ {
+		if downloads == 60 {
+			t.Fatalf("only %d pings in %d downloads", pings, downloads)
+		}
+		id := c.open(downloadMethod, true)
+		c.flush()
+		for ended := false; !ended; {
+			switch f := c.read().(type) {
+			case *http2.DataFrame:
+				if !out {
+					_ = c.fr.WritePing(false, [8]byte{})
+					c.flush()
+					out = true
+					pings++
+				}
+			case *http2.PingFrame:
+				out = out && !f.IsAck()
+			case *http2.GoAwayFrame:
+				t.Fatalf("GOAWAY %v after %d pings", f.ErrCode, pings)
+			case *http2.HeadersFrame:
+				ended = f.StreamID == id && f.StreamEnded()
 			}
 		}
 	}
