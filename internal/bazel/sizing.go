@@ -216,8 +216,7 @@ func (o *Options) addLines(k *levee.Kernel, g gates) {
 	counted("http_sockets", levee.KindKernel, g.httpConnections, "connection", int64(o.MaxHTTPConnections), 2*(httpSocketReceive+httpSocketSend), "bazel.max_connections",
 		"Kernel buffers of an HTTP connection.")
 
-	inBytes(g.write, max(int64(o.MaxWrites)*o.identityCost(), o.compressedCost(maxFrameWindow)), "bazel.max_writes",
-		"Windows, copy buffers and decoders of admitted writes.")
+	k.AddLine(o.writeLine(g.write))
 	inBytes(g.batchUpdate, max(o.BatchMemory, o.maxBatchCost()), "bazel.batch_memory",
 		"Messages of BatchUpdateBlobs and UpdateActionResult.")
 	inBytes(g.read, max(o.ReadMemory, o.readCost(int64(o.ReadChunk)-frameSlack, true)), "bazel.read_memory",
@@ -235,6 +234,18 @@ func (o *Options) socketBytes() int64 { return 2 * (int64(max(socketReceive, o.W
 
 // doorWindow is what a stream may send before it is admitted, such that it takes DoorWindow bytes of memory.
 func (o *Options) doorWindow() int { return rpc.WindowIn(o.DoorWindow) }
+
+// writeLine counts plain writes, which is what its setting counts, unless one compressed write alone costs more than all.
+func (o *Options) writeLine(g *gate.Gate) levee.Line {
+	l := levee.Line{Account: g.Name(), Kind: levee.KindGo, Units: int64(o.MaxWrites), Unit: "write", PerUnit: o.identityCost(),
+		Setting: "bazel.max_writes", Note: "Windows, copy buffers and decoders of admitted writes.",
+		InUse: func() int64 { return g.Stats().InUse }}
+	if largest := o.compressedCost(maxFrameWindow); l.Bytes() < largest {
+		l.Units, l.PerUnit, l.Setting = 1, largest, ""
+		l.Note = "One compressed write with the largest window, which is served alone."
+	}
+	return l
+}
 
 func (o *Options) streamBytes() int64 { return rpc.StreamBytes(o.doorWindow()) + perCall }
 
