@@ -141,6 +141,15 @@ func TestABatchIsReadWithAStatusForEach(t *testing.T) {
 	}
 }
 
+// The response to either has no data, so there is no window to wait for.
+func TestABatchReadOfNothingIsAnsweredAtOnce(t *testing.T) { // B12
+	r := newGRPCRig(t, nil)
+	r.batchRead(false)
+	if got := r.batchRead(true, digestFor(nil)); got[0].Status.GetCode() != 0 || len(got[0].Data) != 0 {
+		t.Errorf("the empty blob: %v", got[0])
+	}
+}
+
 func TestSixtyThousandDigestsAreLookedUpInOneCall(t *testing.T) { // B14
 	r := newGRPCRig(t, nil)
 	r.put(blobP)

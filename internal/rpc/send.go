@@ -22,13 +22,13 @@ const (
 
 // SendReady blocks, holding nothing, until flow control lets a message of n bytes go (or half of the client's initial
 // window, if that is smaller) and the connection's output is not backed up, so that a chunk read from disk afterwards
-// leaves quickly. It returns how long a message may be to go at once: at most n, at least 1. Every stream of a
-// connection that has returned from SendReady keeps one of two turns until its next SendMessage or SendReady has
-// returned, so that at most two chunks per connection are ever held up by a client that does not read.
+// leaves quickly. It returns how long a message may be to go at once: at most n, at least 1; an n below 1 counts as 1.
+// Every stream of a connection that has returned from SendReady keeps one of two turns until its next SendMessage or
+// SendReady has returned, so that at most two chunks per connection are ever held up by a client that does not read.
 func (st *Stream) SendReady(n int) (int, error) {
 	st.endTurn()
 	c := st.c
-	want := n + prefixLen
+	want := max(n, 1) + prefixLen // room for a prefix alone would never be more than a prefix
 	for {
 		c.mu.Lock()
 		least := int(min(int64(want), max(c.mu.initWindow/2, minReady)))
