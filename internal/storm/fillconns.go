@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	bspb "google.golang.org/genproto/googleapis/bytestream"
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // fillHalfHeaders: connections in the middle of a header block, with the header table full of empty fields.
@@ -157,15 +155,7 @@ func fillReserve(ctx context.Context, f *filling, t *tally) error {
 
 // exempt opens calls whose answer will not be taken, with n bytes behind the request.
 func (f *filling) exempt(w *crowd, calls int, n int64) error {
-	// As long as it may be: an upload's name may end in anything, and of fields that are not known there may be any.
-	name := fmt.Sprintf("%suploads/%s/blobs/%064x/1/%s", instancePrefix(f.r.o.Instance), newUUID(), 1, strings.Repeat("x", 1000))
-	query := &bspb.QueryWriteStatusRequest{ResourceName: name[:1000]}
-	query.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 99, protowire.BytesType), make([]byte, 3000)))
-	request, err := encoded(query)
-	if err != nil {
-		return err
-	}
-	sends, err := w.openMany(calls, methodQuery, request)
+	sends, err := w.openMany(calls, methodCapabilities, make([]byte, prefixSize))
 	for _, s := range sends {
 		s.b, s.stop = f.r.src.unhashed(math.MaxInt32), n
 	}
@@ -197,7 +187,7 @@ func fillEarly(ctx context.Context, f *filling, t *tally) error {
 		sends[0].stop = 65000
 	}
 	w.fill(ctx, 64, 2*time.Second)
-	lists := base.goBytes() - f.idle.goBytes() - f.real("zstd") - int64(calls)*8*kib // connections that do nothing take 8 KiB
+	lists := base.goBytes() - f.idle.goBytes() - f.real("zstd") - f.real("uploads") - int64(calls)*8*kib // connections that do nothing take 8 KiB
 	t.note(fmt.Sprintf("left by earlier adversaries: %d KiB", lists/kib))
 	return f.hold(ctx, t, before, map[string]measure{"transport": func(b, n *look) int64 { return goBytes(b, n) + max(lists, 0) }}, nil)
 }

@@ -3,6 +3,7 @@ package storm
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -14,10 +15,11 @@ import (
 )
 
 const (
-	methodQuery       = "/google.bytestream.ByteStream/QueryWriteStatus"
-	methodFindMissing = "/build.bazel.remote.execution.v2.ContentAddressableStorage/FindMissingBlobs"
-	methodBatchRead   = "/build.bazel.remote.execution.v2.ContentAddressableStorage/BatchReadBlobs"
-	methodGetAR       = "/build.bazel.remote.execution.v2.ActionCache/GetActionResult"
+	methodQuery        = "/google.bytestream.ByteStream/QueryWriteStatus"
+	methodFindMissing  = "/build.bazel.remote.execution.v2.ContentAddressableStorage/FindMissingBlobs"
+	methodBatchRead    = "/build.bazel.remote.execution.v2.ContentAddressableStorage/BatchReadBlobs"
+	methodCapabilities = "/build.bazel.remote.execution.v2.Capabilities/GetCapabilities"
+	methodGetAR        = "/build.bazel.remote.execution.v2.ActionCache/GetActionResult"
 )
 
 // gateCalls fill an account that is a gate, with calls that never end.
@@ -39,6 +41,10 @@ func (f *filling) fillGate(ctx context.Context, t *tally, g gateCalls) error {
 	calls := int(min(limit/g.least+8, mostCalls))
 	g.crowd.n = min((calls+g.perConn-1)/g.perConn, int(f.plan["connections"].units)-2)
 	calls = min(calls, g.crowd.n*g.perConn)
+	base, err := f.look(ctx)
+	if err != nil {
+		return err
+	}
 	w, err := f.r.crowd(ctx, t, g.crowd)
 	if err != nil {
 		return err
@@ -73,7 +79,7 @@ func (f *filling) fillGate(ctx context.Context, t *tally, g gateCalls) error {
 	if err := f.fillUp(ctx, g.gate, give); err != nil {
 		return err
 	}
-	return f.hold(ctx, t, before, map[string]measure{g.gate: goBytes}, func(ctx context.Context) {
+	return f.hold(ctx, t, before, map[string]measure{g.gate: f.beyond(g.gate, base)}, func(ctx context.Context) {
 		for ctx.Err() == nil {
 			w.pump(ctx, time.Second, g.frame)
 		}
@@ -210,7 +216,8 @@ func fillBatchRead(blobs int64) func(context.Context, *filling, *tally) error {
 	}
 }
 
-// fillAC: action results of n bytes, or as large as there can be, all of it references, which are not taken.
+// fillAC: action results of n bytes, or as large as there can be, all of it references. One is to a tree that takes long to
+// look through, all of which has to be there; the answer is not taken.
 func fillAC(n int) func(context.Context, *filling, *tally) error {
 	return func(ctx context.Context, f *filling, t *tally) error {
 		size := n
@@ -221,8 +228,12 @@ func fillAC(n int) func(context.Context, *filling, *tally) error {
 		if err != nil {
 			return err
 		}
-		result := &repb.ActionResult{}
-		for used := 0; used < size-200; used += 77 {
+		tree, err := f.storedTree(ctx, b.digest())
+		if err != nil {
+			return err
+		}
+		result := &repb.ActionResult{OutputDirectories: []*repb.OutputDirectory{{TreeDigest: tree}}}
+		for used := 200; used < size; used += 75 {
 			result.OutputFiles = append(result.OutputFiles, &repb.OutputFile{Path: "p", Digest: b.digest()})
 		}
 		action := randomDigest(1)
@@ -241,6 +252,43 @@ func fillAC(n int) func(context.Context, *filling, *tally) error {
 				return encoded(&repb.GetActionResultRequest{InstanceName: f.r.o.Instance, ActionDigest: action})
 			}})
 	}
+}
+
+// storedTree is a Tree of a million files, stored.
+func (f *filling) storedTree(ctx context.Context, file *repb.Digest) (*repb.Digest, error) {
+	const directories, files = 1000, 1000
+	directory := &repb.Directory{}
+	for range files {
+		directory.Files = append(directory.Files, &repb.FileNode{Name: "f", Digest: file})
+	}
+	part, err := proto.Marshal(&repb.Tree{Children: []*repb.Directory{directory}})
+	if err != nil {
+		return nil, err
+	}
+	hash := sha256.New()
+	for range directories {
+		hash.Write(part)
+	}
+	d := &repb.Digest{Hash: hex.EncodeToString(hash.Sum(nil)), SizeBytes: directories * int64(len(part))}
+	p, err := dialPool(f.r.o.Target, 1, "")
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	stream, err := bspb.NewByteStreamClient(p.conn(0)).Write(ctx)
+	if err != nil {
+		return nil, err
+	}
+	req := &bspb.WriteRequest{Data: part, ResourceName: fmt.Sprintf("%suploads/%s/blobs/%s/%d", instancePrefix(f.r.o.Instance), newUUID(), d.Hash, d.SizeBytes)}
+	for req.WriteOffset < d.SizeBytes {
+		req.FinishWrite = req.WriteOffset+int64(len(part)) == d.SizeBytes
+		if stream.Send(req) != nil { // CloseAndRecv says why
+			break
+		}
+		req.WriteOffset += int64(len(part))
+	}
+	_, err = stream.CloseAndRecv()
+	return d, err
 }
 
 // stored is a blob that the server has.

@@ -12,7 +12,6 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/net/http2"
-	bspb "google.golang.org/genproto/googleapis/bytestream"
 
 	"github.com/leveehq/levee/internal/bytesize"
 )
@@ -52,7 +51,7 @@ func fillCodecs(ctx context.Context, f *filling, t *tally) error {
 		return err
 	}
 	defer p.Close()
-	b, err := f.stored(ctx, 4<<20)
+	b, err := f.stored(ctx, 200*kib) // an encoder keeps a history only for more than a block
 	if err != nil {
 		return err
 	}
@@ -68,7 +67,9 @@ func fillCodecs(ctx context.Context, f *filling, t *tally) error {
 			req := &repb.BatchUpdateBlobsRequest{InstanceName: f.r.o.Instance, Requests: []*repb.BatchUpdateBlobsRequest_Request{
 				{Digest: big.digest(), Data: enc.EncodeAll(big.bytes(), nil), Compressor: repb.Compressor_ZSTD}}}
 			_, errs[i] = repb.NewContentAddressableStorageClient(p.conn(i)).BatchUpdateBlobs(ctx, req)
-			errs[i] = errors.Join(errs[i], f.readCompressed(ctx, p, i, b))
+			read := &repb.BatchReadBlobsRequest{InstanceName: f.r.o.Instance, Digests: []*repb.Digest{b.digest()}, AcceptableCompressors: []repb.Compressor_Value{repb.Compressor_ZSTD}}
+			_, err := repb.NewContentAddressableStorageClient(p.conn(i)).BatchReadBlobs(ctx, read)
+			errs[i] = errors.Join(errs[i], err)
 		})
 	}
 	wg.Wait()
@@ -80,18 +81,6 @@ func fillCodecs(ctx context.Context, f *filling, t *tally) error {
 		return err
 	}
 	return f.hold(ctx, t, before, map[string]measure{"zstd": goBytes}, nil)
-}
-
-func (f *filling) readCompressed(ctx context.Context, p *pool, i int, b *blob) error {
-	name := fmt.Sprintf("%scompressed-blobs/zstd/%s/%d", instancePrefix(f.r.o.Instance), b.hex(), b.size)
-	stream, err := bspb.NewByteStreamClient(p.conn(i)).Read(ctx, &bspb.ReadRequest{ResourceName: name})
-	for err == nil {
-		_, err = stream.Recv()
-	}
-	if err == io.EOF {
-		return nil
-	}
-	return err
 }
 
 // fillUploads: uploads that broke off and may be resumed.
@@ -136,6 +125,10 @@ func fillUploads(ctx context.Context, f *filling, t *tally) error {
 func fillUpload(ctx context.Context, f *filling, t *tally) error {
 	const piece, pieces = 300, 12
 	calls := min(int(f.plan["write"].bytes/(64*kib)), mostCalls)
+	base, err := f.look(ctx)
+	if err != nil {
+		return err
+	}
 	w, err := f.r.crowd(ctx, t, crowdOptions{n: min(16, int(f.plan["connections"].units)-2), as: rawDial{receive: 65535}, reads: true})
 	if err != nil {
 		return err
@@ -174,7 +167,7 @@ func fillUpload(ctx context.Context, f *filling, t *tally) error {
 		s.stop = s.b.size - 1
 	}
 	for range 2 {
-		err := f.hold(ctx, t, before, map[string]measure{"write": goBytes}, func(ctx context.Context) {
+		err := f.hold(ctx, t, before, map[string]measure{"write": f.beyond("write", base)}, func(ctx context.Context) {
 			for ctx.Err() == nil {
 				w.pump(ctx, time.Second, wholeFrame)
 			}
