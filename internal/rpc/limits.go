@@ -5,7 +5,7 @@ package rpc
 const (
 	// ConnBytes is the most that a connection takes on the Go heap, stacks included, without its streams: a hostile one
 	// with its header table full of empty fields, and flooding us with requests whose answers it does not read. An
-	// honest idle one takes a sixth.
+	// honest idle one takes an eighth.
 	ConnBytes = 60 << 10
 
 	// streamBytes is what a waiting stream takes besides its window: its state, a header list of usual size, and its
