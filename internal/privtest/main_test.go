@@ -16,6 +16,7 @@ import (
 
 	"github.com/leveehq/levee"
 	"github.com/leveehq/levee/governor"
+	"github.com/leveehq/levee/internal/e2e/rig"
 )
 
 const mib = 1 << 20
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "internal/privtest: these tests make control groups and need root; run scripts/test --privileged as root")
 		os.Exit(1)
 	default:
-		os.Exit(m.Run())
+		os.Exit(rig.Main(m))
 	}
 }
 
