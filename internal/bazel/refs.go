@@ -138,6 +138,8 @@ func (s *Service) treeRefs(ctx context.Context, d digest, r *refs) error {
 		num, typ, err := f.tag()
 		switch {
 		case err != nil:
+		case ctx.Err() != nil: // a tree of a million files takes seconds, which nobody waits for any more
+			return context.Cause(ctx)
 		case num <= 2 && typ == protowire.BytesType:
 			var outer int64
 			if outer, err = f.enter(); err == nil {
