@@ -35,7 +35,7 @@ func storeOptions(c *config.Config, limit int64, log *slog.Logger) blobstore.Opt
 		MaxBlob:    int64(c.Bazel.MaxBlob),
 		MinFree:    int64(s.MinFree),
 		MaxUploads: maxUploads(c, limit),
-		MaxParked:  maxUploads(c, limit) * 3 / 4,
+		MaxParked:  maxUploads(c, limit) * 7 / 8,
 		Durability: blobstore.Durability(s.Durability),
 		Logger:     log,
 	}

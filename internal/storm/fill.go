@@ -71,7 +71,8 @@ type filling struct {
 		sync.Mutex
 		rows map[string]*Account
 	}
-	idle *look
+	idle  *look
+	lists int64 // what the transport's free lists hold
 }
 
 type planLine struct {
@@ -170,7 +171,7 @@ func (f *filling) warm(ctx context.Context) error {
 // in life: what counts is what all of it comes to.
 func (f *filling) together(ctx context.Context, t *tally) error {
 	const lasts = 30 * time.Second
-	quiet := &filling{r: f.r, k: f.k, plan: f.plan, limits: f.limits, idle: f.idle} // without rows to book to
+	quiet := &filling{r: f.r, k: f.k, plan: f.plan, limits: f.limits, idle: f.idle, lists: f.lists} // without rows to book to
 	ctx, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -245,16 +246,6 @@ func (f *filling) book(account, adversary string, charged, real int64) {
 	if real > a.Real {
 		a.Real, a.Adversary = real, adversary
 	}
-}
-
-// real is what has been booked to an account.
-func (f *filling) real(account string) int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if a := f.mu.rows[account]; a != nil {
-		return a.Real
-	}
-	return 0
 }
 
 func (f *filling) note(account, text string) {

@@ -128,7 +128,7 @@ func fillStreams(ctx context.Context, f *filling, t *tally) error {
 // fillReserve: calls that are never shed, made when the door is full, whose answers are not taken and whose windows are.
 func fillReserve(ctx context.Context, f *filling, t *tally) error {
 	units, perConn := int(f.plan["streams"].units), f.limits.perConn
-	door, err := f.r.crowd(ctx, t, crowdOptions{n: (units + perConn - 1) / perConn, as: rawDial{receive: 65535}, reads: true})
+	door, err := f.r.crowd(ctx, t, crowdOptions{n: (units + perConn - 1) / perConn, reads: true})
 	if err != nil {
 		return err
 	}
@@ -138,10 +138,10 @@ func fillReserve(ctx context.Context, f *filling, t *tally) error {
 		return err
 	}
 	defer w.close()
-	if _, err := door.openMany(units, methodRead, nil); err != nil {
+	if err := f.exempt(door, units, 0); err != nil { // the reserve is not touched while there is room
 		return err
 	}
-	door.pump(ctx, time.Second, wholeFrame)
+	door.fill(ctx, wholeFrame, 4*time.Second)
 	before, err := f.look(ctx)
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func (f *filling) exempt(w *crowd, calls int, n int64) error {
 }
 
 // fillEarly: clients that have not seen the server's SETTINGS, and may send what RFC 9113 allows without them. The free
-// lists that the last adversaries have filled are booked here, too.
+// lists that the first batches have filled are booked here, too.
 func fillEarly(ctx context.Context, f *filling, t *tally) error {
 	calls := min(48, int(f.plan["connections"].units)-2)
 	w, err := f.r.crowd(ctx, t, crowdOptions{n: calls})
@@ -171,10 +171,6 @@ func fillEarly(ctx context.Context, f *filling, t *tally) error {
 		return err
 	}
 	defer w.close()
-	base, err := f.look(ctx)
-	if err != nil {
-		return err
-	}
 	if err := f.exempt(w, calls, 8<<10); err != nil {
 		return err
 	}
@@ -187,9 +183,7 @@ func fillEarly(ctx context.Context, f *filling, t *tally) error {
 		sends[0].stop = 65000
 	}
 	w.fill(ctx, 64, 2*time.Second)
-	lists := base.goBytes() - f.idle.goBytes() - f.real("zstd") - f.real("uploads") - int64(calls)*8*kib // connections that do nothing take 8 KiB
-	t.note(fmt.Sprintf("left by earlier adversaries: %d KiB", lists/kib))
-	return f.hold(ctx, t, before, map[string]measure{"transport": func(b, n *look) int64 { return goBytes(b, n) + max(lists, 0) }}, nil)
+	return f.hold(ctx, t, before, map[string]measure{"transport": func(b, n *look) int64 { return goBytes(b, n) + f.lists }}, nil)
 }
 
 // plain are connections without HTTP/2, each of which sends what it is given.

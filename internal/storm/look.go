@@ -20,7 +20,6 @@ type look struct {
 
 	live   int64 // found live by a collection that was made for this look
 	stacks int64
-	tables int64 // the Go runtime's own
 
 	anon    int64 // RssAnon
 	binary  int64 // RssFile: pages of the binary
@@ -125,28 +124,13 @@ func (k *looker) unswept(ctx context.Context) (n int64, err error) {
 }
 
 func (l *look) readMetrics(r io.Reader) error {
-	want := map[string]*int64{
-		"go_memstats_stack_inuse_bytes":   &l.stacks,
-		"go_memstats_mspan_sys_bytes":     nil,
-		"go_memstats_gc_sys_bytes":        nil,
-		"go_memstats_other_sys_bytes":     nil,
-		"go_memstats_buck_hash_sys_bytes": nil,
-	}
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
-		name, value, ok := strings.Cut(lines.Text(), " ")
-		into, known := want[name]
-		if !ok || !known {
-			continue
-		}
-		f, err := strconv.ParseFloat(value, 64)
-		if err != nil {
+		if value, ok := strings.CutPrefix(lines.Text(), "go_memstats_stack_inuse_bytes "); ok {
+			f, err := strconv.ParseFloat(value, 64)
+			l.stacks = int64(f)
 			return err
 		}
-		if into == nil {
-			into = &l.tables
-		}
-		*into += int64(f)
 	}
 	return lines.Err()
 }
