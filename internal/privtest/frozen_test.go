@@ -1,7 +1,6 @@
 package privtest
 
 import (
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -12,8 +11,8 @@ import (
 
 // Every admitted upload has its window open and full, and the disk takes nothing: that is what a permit is priced for.
 func TestUploadsOntoAFrozenDiskTakeWhatTheirPermitsSay(t *testing.T) {
-	disk := newDisk(t)
-	s := rig.Start(t, filepath.Join(disk, "data"), "--memory-limit", "512MiB")
+	disk := newDisk(t, 6<<30)
+	s := rig.Start(t, filepath.Join(disk.dir, "data"), "--memory-limit", "512MiB")
 	type result struct {
 		report *storm.Report
 		err    error
@@ -29,9 +28,7 @@ func TestUploadsOntoAFrozenDiskTakeWhatTheirPermitsSay(t *testing.T) {
 		}
 		return s.Status(&st) == nil && st.Services.Store.Reserved > 64*mib
 	})
-	run(t, "fsfreeze", "--freeze", disk)
-	thaw := func() { _ = exec.Command("fsfreeze", "--unfreeze", disk).Run() } // fails if it is thawed already
-	defer thaw()                                                              // or nothing that has touched it would ever end
+	thaw := disk.freeze()
 	eventually(t, time.Minute, "the clients have gone", func() bool {
 		var st struct {
 			Gates []struct {
@@ -64,25 +61,5 @@ func TestUploadsOntoAFrozenDiskTakeWhatTheirPermitsSay(t *testing.T) {
 				t.Errorf("the gate was not full, or is priced %.2f times what it takes", a.Ratio())
 			}
 		}
-	}
-}
-
-// newDisk is a file system of its own, mounted from a file.
-func newDisk(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	image, disk := filepath.Join(dir, "image"), filepath.Join(dir, "disk")
-	run(t, "truncate", "--size", "6G", image)
-	run(t, "mkfs.ext4", "-q", "-F", image)
-	run(t, "mkdir", disk)
-	run(t, "mount", "-o", "loop", image, disk)
-	t.Cleanup(func() { run(t, "umount", disk) })
-	return disk
-}
-
-func run(t *testing.T, name string, args ...string) {
-	t.Helper()
-	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
 	}
 }

@@ -1,5 +1,6 @@
-// Package privtest holds the tests that need root: real control groups with real limits. It has no other code. They are
-// no part of a plain run, because a test that cannot run must fail: scripts/test --privileged runs them.
+// Package privtest holds the tests that need root: real control groups with real limits, and file systems that are slow,
+// full or stand still. It has no other code. They are no part of a plain run, because a test that cannot run must fail:
+// scripts/test --privileged runs them.
 package privtest
 
 import (
@@ -251,4 +252,9 @@ func describe(k *levee.Kernel) answer {
 		Source: s.LimitSource, Limit: s.Limit, GoMem: s.Plan.GoMemLimit, Level: s.Level.String(),
 		Cause: s.Pressure.Cause, Use: s.Pressure.UseBytes, Text: strings.TrimSpace(string(text)),
 	}
+}
+
+// by is a command that becomes another one inside of the group.
+func (g group) by() []string {
+	return []string{"sh", "-c", `echo $$ > "$0"/cgroup.procs && exec "$@"`, g.dir}
 }
