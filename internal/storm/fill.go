@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -256,7 +257,8 @@ func (f *filling) note(account, text string) {
 	}
 }
 
-// looks is how often a filled account is looked at. The dearest moment may be short.
+// looks is how often a filled account is looked at. The middle one counts: what is allocated while a collection is under way
+// counts as live until the next, which on a busy machine may be much.
 const looks = 3
 
 // hold books what came since before to the accounts, while pump keeps the adversary at work.
@@ -269,24 +271,26 @@ func (f *filling) hold(ctx context.Context, t *tally, before *look, of map[strin
 	if pump != nil {
 		wg.Go(func() { pump(ctx) })
 	}
-	peak := map[string][2]int64{}
+	real, charged := map[string][]int64{}, map[string]int64{}
 	for range looks {
 		now, err := f.k.look(ctx)
 		if err != nil {
 			return err
 		}
 		for account, m := range of {
-			charged, real := now.inUse[account]-before.inUse[account], m(before, now)
-			f.book(account, t.name, charged, real)
-			peak[account] = [2]int64{max(peak[account][0], charged), max(peak[account][1], real)}
+			charged[account] = max(charged[account], now.inUse[account]-before.inUse[account])
+			real[account] = append(real[account], m(before, now))
 		}
 		if !sleep(ctx, 300*time.Millisecond) {
 			return context.Cause(ctx)
 		}
 	}
-	for _, account := range sortedKeys(peak) {
+	for _, account := range sortedKeys(charged) {
+		slices.Sort(real[account])
+		middle := real[account][looks/2]
+		f.book(account, t.name, charged[account], middle)
 		t.note(fmt.Sprintf("%s: charged %s, real %s, planned %s", account,
-			bytesize.Format(peak[account][0]), bytesize.Format(peak[account][1]), bytesize.Format(f.plan[account].bytes)))
+			bytesize.Format(charged[account]), bytesize.Format(middle), bytesize.Format(f.plan[account].bytes)))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -162,8 +163,30 @@ func (f *filling) exempt(w *crowd, calls int, n int64) error {
 	return err
 }
 
+// fillLists fills the transport's free lists, as whoever leaves with full windows does, and notes what they keep.
+func (f *filling) fillLists(ctx context.Context, t *tally) error {
+	const conns, calls = 32, 160
+	w, err := f.r.crowd(ctx, t, crowdOptions{n: min(conns, int(f.plan["connections"].units)-2), reads: true})
+	if err != nil {
+		return err
+	}
+	err = f.exempt(w, calls, math.MaxInt32)
+	w.fill(ctx, 64, 4*time.Second)
+	w.close()
+	if err = errors.Join(err, f.calm(ctx)); err != nil {
+		return err
+	}
+	now, err := f.look(ctx)
+	if err != nil {
+		return err
+	}
+	f.lists = goBytes(f.idle, now)
+	t.note(fmt.Sprintf("free lists: %d KiB", f.lists/kib))
+	return nil
+}
+
 // fillEarly: clients that have not seen the server's SETTINGS, and may send what RFC 9113 allows without them. The free
-// lists that the first batches have filled are booked here, too.
+// lists, which were filled before, are booked here, too.
 func fillEarly(ctx context.Context, f *filling, t *tally) error {
 	calls := min(48, int(f.plan["connections"].units)-2)
 	w, err := f.r.crowd(ctx, t, crowdOptions{n: calls})

@@ -19,9 +19,8 @@ import (
 // idleProcess books what the server takes when nobody asks anything of it. Of what the Go runtime has set aside for its tables
 // not all is touched, so its line is told from what is resident.
 func idleProcess(_ context.Context, f *filling, t *tally) error {
-	l := f.idle
-	f.book("runtime", t.name, 0, l.anon-l.status.Pressure.Heap.Slack)
-	f.book("process", t.name, 0, l.binary+l.kernel)
+	f.book("runtime", t.name, 0, f.idle.anon)
+	f.book("process", t.name, 0, f.idle.binary+f.idle.kernel)
 	return nil
 }
 
@@ -43,6 +42,9 @@ func (r *run) maxBatch(ctx context.Context) (int64, error) {
 // fillCodecs uses every codec of the server's pool for the largest blob that it may be used for. The same is done without
 // compression before, so that what else keeps memory from then on is not counted.
 func fillCodecs(ctx context.Context, f *filling, t *tally) error {
+	if err := f.fillLists(ctx, t); err != nil {
+		return err
+	}
 	stored, err := f.stored(ctx, 200*kib) // an encoder keeps a history only for more than a block
 	if err != nil {
 		return err
@@ -54,7 +56,6 @@ func fillCodecs(ctx context.Context, f *filling, t *tally) error {
 	if err != nil {
 		return err
 	}
-	f.lists = goBytes(f.idle, before)
 	if err := f.batches(ctx, stored, repb.Compressor_ZSTD); err != nil {
 		return err
 	}

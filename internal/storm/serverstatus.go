@@ -25,8 +25,7 @@ type serverStatus struct {
 	Pressure struct {
 		At   time.Time `json:"at"`
 		Heap struct {
-			Live  int64 `json:"live_bytes"`  // found by the last collection
-			Slack int64 `json:"slack_bytes"` // garbage, and room for more
+			Live int64 `json:"live_bytes"` // found by the last collection
 		} `json:"heap"`
 	} `json:"pressure"`
 }

@@ -80,7 +80,8 @@ func memoryOf(b []byte, ports []int) int64 {
 			return 0
 		}
 		if binary.NativeEndian.Uint16(b[2:]) == diagSKMemInfo && n >= 4+4*6 {
-			figure := func(i int) int64 { return int64(binary.NativeEndian.Uint32(b[4+4*i:])) }
+			// What is set aside may be below zero for a moment.
+			figure := func(i int) int64 { return int64(int32(binary.NativeEndian.Uint32(b[4+4*i:]))) }
 			return figure(0) + figure(4) + figure(5) // rmem_alloc, fwd_alloc, wmem_queued
 		}
 		b = b[min((n+3)&^3, len(b)):]
