@@ -151,7 +151,8 @@ func fillReserve(ctx context.Context, f *filling, t *tally) error {
 		return err
 	}
 	w.fill(ctx, 64, 4*time.Second)
-	return f.hold(ctx, t, before, map[string]measure{"streams_reserved": goBytes}, nil)
+	// What fills the windows came out of the free lists first.
+	return f.hold(ctx, t, before, map[string]measure{"streams_reserved": func(b, n *look) int64 { return goBytes(b, n) + f.lists }}, nil)
 }
 
 // exempt opens calls whose answer will not be taken, with n bytes behind the request.

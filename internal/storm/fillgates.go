@@ -73,7 +73,7 @@ func (f *filling) fillGate(ctx context.Context, t *tally, g gateCalls) error {
 				s.b, s.stop = junk, 1<<20
 			}
 		}
-		w.fill(ctx, g.frame, 5*time.Second)
+		w.fill(ctx, g.frame, 15*time.Second)
 		return nil
 	}
 	if err := f.fillUp(ctx, g.gate, give); err != nil {
