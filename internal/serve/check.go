@@ -89,11 +89,33 @@ func (a *App) checkDirectory() []Finding {
 		text = fmt.Sprintf("%s will be created in %s, %s of disk are free", path, base, bytesize.Format(free))
 	}
 	out := []Finding{{OK, what, text}}
-	if most := int64(a.cfg.Store.MaxSize); most > free && base != path {
+	if base == path && locked(path) {
+		out[0] = Finding{Warning, what, a.cfg.Describe("store.path") + " is in use, by this server or by another program"}
+	}
+	if least := int64(a.cfg.Store.MinFree); least > free {
+		out = append(out, Finding{Warning, what, fmt.Sprintf("%s is more than is free there (%s): every write will be shed",
+			a.cfg.Describe("store.min_free"), bytesize.Format(free))})
+	}
+	disk := int64(fs.Blocks) * fs.Bsize
+	if most := int64(a.cfg.Store.MaxSize); most > disk {
+		out = append(out, Finding{Warning, what, fmt.Sprintf("%s is more than the disk has (%s): store.min_free will shed writes before it is reached",
+			a.cfg.Describe("store.max_size"), bytesize.Format(disk))})
+	} else if most > free && base != path {
 		out = append(out, Finding{Warning, what, fmt.Sprintf("%s is more than is free there (%s): store.min_free will shed writes before it is reached",
 			a.cfg.Describe("store.max_size"), bytesize.Format(free))})
 	}
 	return out
+}
+
+// locked tells whether a server has the data directory. The lock is shared and held for a moment only, as checkAddresses
+// does with addresses.
+func locked(path string) bool {
+	f, err := os.Open(filepath.Join(path, "lock")) // what blobstore locks
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == unix.EWOULDBLOCK
 }
 
 // existing returns path, or the nearest directory above it that exists.
