@@ -164,26 +164,36 @@ func (f *filling) exempt(w *crowd, calls int, n int64) error {
 	return err
 }
 
-// fillLists fills the transport's free lists, as whoever leaves with full windows does, and notes what they keep.
+// fillLists fills the transport's free lists, as whoever leaves with full windows does, and notes what they keep. Those who
+// leave with empty ones come before them, so that nothing else that stays is counted.
 func (f *filling) fillLists(ctx context.Context, t *tally) error {
+	var left [2]int64
+	for i, window := range []int64{0, math.MaxInt32} {
+		if err := f.visit(ctx, t, window); err != nil {
+			return err
+		}
+		now, err := f.look(ctx)
+		if err != nil {
+			return err
+		}
+		left[i] = now.goBytes()
+	}
+	f.lists = max(0, left[1]-left[0])
+	t.note(fmt.Sprintf("free lists: %d KiB", f.lists/kib))
+	return nil
+}
+
+// visit makes calls with n bytes behind each request, or as many as the window takes, and leaves.
+func (f *filling) visit(ctx context.Context, t *tally, n int64) error {
 	const conns, calls = 32, 160
 	w, err := f.r.crowd(ctx, t, crowdOptions{n: min(conns, int(f.plan["connections"].units)-2), reads: true})
 	if err != nil {
 		return err
 	}
-	err = f.exempt(w, calls, math.MaxInt32)
+	err = f.exempt(w, calls, n)
 	w.fill(ctx, 64, 4*time.Second)
 	w.close()
-	if err = errors.Join(err, f.calm(ctx)); err != nil {
-		return err
-	}
-	now, err := f.look(ctx)
-	if err != nil {
-		return err
-	}
-	f.lists = goBytes(f.idle, now)
-	t.note(fmt.Sprintf("free lists: %d KiB", f.lists/kib))
-	return nil
+	return errors.Join(err, f.calm(ctx))
 }
 
 // fillEarly: clients that have not seen the server's SETTINGS, and may send what RFC 9113 allows without them. The free
