@@ -8,10 +8,6 @@ import (
 )
 
 const (
-	// httpMinProgress is what an upload must bring within the stall time. One byte a minute is no progress: it would hold
-	// a permit for years.
-	httpMinProgress = 4 * kib
-
 	// httpDrainMax and httpDrainTime bound what is read of a body whose answer is already out. Most clients send all of a
 	// body before they look for an answer; closing on them makes the kernel reset the connection, which destroys the
 	// answer, and a reset is an error that Bazel retries. Reading on costs time on the wire and one small buffer.
@@ -30,9 +26,9 @@ type httpBody struct {
 	eof   bool
 }
 
-// Read fails with os.ErrDeadlineExceeded if the client does not bring httpMinProgress, or the end, in the stall time.
+// Read fails with os.ErrDeadlineExceeded if the client does not bring minProgress, or the end, in the stall time.
 func (b *httpBody) Read(p []byte) (int, error) {
-	if !b.armed || b.read-b.mark >= httpMinProgress {
+	if !b.armed || b.read-b.mark >= minProgress {
 		b.armed, b.mark = true, b.read
 		if err := b.call.rc.SetReadDeadline(time.Now().Add(b.call.stall)); err != nil {
 			return 0, err

@@ -18,6 +18,10 @@ const (
 	maxReadChunk = mib       // larger buffers must not be pooled
 	smallMemory  = 1 << 30   // below it, windows and chunks are halved
 	tinyMemory   = 512 * mib // below it, floors sink and batches are halved
+
+	// minProgress is what an upload must bring within the stall time (bazel.read_stall), over gRPC and over HTTP, if it is
+	// not the last of it. One byte a minute is no progress: it would hold a permit for years.
+	minProgress = 4 * kib
 )
 
 // Measured bytes of what is counted by number; tests hold them.

@@ -33,8 +33,11 @@ type uploadStream struct {
 	finish bool   // finish_write was seen
 	err    error  // the first error, io.EOF included
 
-	window   int // granted so far
-	most     int // what the permit covers; 0 before there is one
+	window int // granted so far
+	most   int // what the permit covers; 0 before there is one
+
+	moved    int64         // bytes of data since the last minProgress of them was complete
+	waited   time.Duration // for the client, since then
 	deadline time.Time
 }
 
@@ -65,13 +68,13 @@ func (u *uploadStream) Read(p []byte) (int, error) {
 	if u.err != nil {
 		return 0, u.err
 	}
+	began := u.arm()
 	for u.data == 0 {
 		if err := u.advance(); err != nil {
 			u.err = err
 			return 0, err
 		}
 	}
-	u.extend()
 	p = p[:min(int64(len(p)), u.data)]
 	n, err := u.f.read(p)
 	if n < len(p) {
@@ -80,6 +83,7 @@ func (u *uploadStream) Read(p []byte) (int, error) {
 	u.data -= int64(n)
 	u.offset += int64(n)
 	u.c.bytes += int64(n)
+	u.progress(int64(n), time.Since(began))
 	if err != nil {
 		u.err = messageError(err)
 	}
@@ -98,7 +102,6 @@ func (u *uploadStream) advance() error {
 		return io.EOF
 	}
 	u.first = false
-	u.extend()
 	return u.nextMessage()
 }
 
@@ -189,12 +192,26 @@ func (u *uploadStream) grow() {
 	}
 }
 
-// extend moves the deadline of the next read, at most once a second: a timer per chunk would be felt.
-func (u *uploadStream) extend() {
-	now := time.Now()
-	if d := now.Add(u.c.s.opt.ReadStall); d.Sub(u.deadline) > time.Second {
+// arm sets the deadline of a read: what is left of the stall time after the waiting that has brought too little so far. The
+// time between two reads, which the store and the processor take, is not the client's. The deadline is moved at most once a
+// second: a timer per chunk would be felt.
+func (u *uploadStream) arm() (now time.Time) {
+	now = time.Now()
+	stall := u.c.s.opt.ReadStall
+	if d := now.Add(stall - u.waited); d.Sub(u.deadline) > min(time.Second, stall/8) {
 		u.deadline = d
 		u.c.st.SetReadDeadline(d)
+	}
+	return now
+}
+
+// progress forgets the waiting once enough has come of it. Messages without data and single bytes do not: they would hold a
+// permit for years.
+func (u *uploadStream) progress(n int64, waited time.Duration) {
+	u.moved += n
+	u.waited += waited
+	if u.moved >= minProgress {
+		u.moved, u.waited = 0, 0
 	}
 }
 

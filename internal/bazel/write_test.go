@@ -254,6 +254,56 @@ func TestAWriterThatStallsIsCutAndItsPermitFreed(t *testing.T) { // O8
 	r.nothingHeld()
 }
 
+// Neither messages without data nor a byte now and then hold a permit: both are cut at the stall time, and not kept alive.
+func TestAWriterThatTricklesIsCutAndItsPermitFreed(t *testing.T) {
+	for what, data := range map[string]int{"empty messages": 0, "single bytes": 1} {
+		t.Run(what, func(t *testing.T) {
+			r := newGRPCRig(t, func(o *Options) { o.ReadStall, o.WriteWait = 400*time.Millisecond, 200*time.Millisecond })
+			b := randomBytes(1, mib)
+			w, err := r.bs.Write(r.ctx)
+			r.must(err)
+			r.must(w.Send(&bytestream.WriteRequest{ResourceName: r.writeName(b), Data: b[:100]}))
+			began, tick := time.Now(), time.NewTicker(20*time.Millisecond)
+			defer tick.Stop()
+			for at := 100; ; at += data {
+				<-tick.C
+				if w.Send(&bytestream.WriteRequest{WriteOffset: int64(at), Data: b[at : at+data]}) != nil {
+					break
+				}
+				if time.Since(began) > 20*time.Second {
+					t.Fatal("a trickle is kept alive")
+				}
+			}
+			r.wantCode(w.RecvMsg(new(bytestream.WriteResponse)), codes.DeadlineExceeded)
+			r.nothingHeld()
+		})
+	}
+}
+
+func TestASlowWriterOutlastsTheStallTimeAsLongAsItBringsData(t *testing.T) {
+	r := newGRPCRig(t, func(o *Options) { o.ReadStall, o.WriteWait = 400*time.Millisecond, 200*time.Millisecond })
+	b := randomBytes(1, 20*minProgress)
+	w, err := r.bs.Write(r.ctx)
+	r.must(err)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for at := 0; at < len(b); at += minProgress {
+		m := &bytestream.WriteRequest{WriteOffset: int64(at), Data: b[at : at+minProgress], FinishWrite: at+minProgress == len(b)}
+		if at == 0 {
+			m.ResourceName = r.writeName(b)
+		}
+		if err := w.Send(m); err != nil {
+			break // CloseAndRecv says why
+		}
+		<-tick.C
+	}
+	resp, err := w.CloseAndRecv()
+	r.must(err)
+	if resp.CommittedSize != int64(len(b)) {
+		t.Errorf("committed %d", resp.CommittedSize)
+	}
+}
+
 func TestAWriteWithoutAMessageIsCutAsSoonAsAUnaryCall(t *testing.T) {
 	r := newGRPCRig(t, func(o *Options) { o.MessageWait = 100 * time.Millisecond })
 	w, err := r.bs.Write(r.ctx)
