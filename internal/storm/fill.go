@@ -122,12 +122,14 @@ func newFilling(ctx context.Context, r *run) (*filling, error) {
 	if err := f.warm(ctx); err != nil {
 		return nil, err
 	}
-	for range 2 { // what pools held is gone after the second
+	for i := range 1 + looks { // what pools held is gone after the second
 		l, err := f.k.look(ctx)
 		if err != nil {
 			return nil, err
 		}
-		f.idle = l
+		if i <= 1 || l.goBytes() < f.idle.goBytes() {
+			f.idle = l
+		}
 	}
 	for _, l := range f.idle.status.Plan.Lines {
 		f.plan[l.Account] = planLine{l.Kind, l.Units, l.PerUnit, l.Bytes}
@@ -215,18 +217,14 @@ func goBytes(before, now *look) int64 { return now.goBytes() - before.goBytes() 
 
 // beyond is goBytes for an account whose calls are streams, too. Each stream has paid for its door window, which is part of
 // the larger one that it has here, and for the stack of its handler: what passes the account's charge is held against that.
-func (f *filling) beyond(account string, base *look) measure {
+func (f *filling) beyond(account string, base *look, t *tally) measure {
 	return func(before, now *look) int64 {
 		real, charged := goBytes(before, now), now.inUse[account]-before.inUse[account]
+		t.note(fmt.Sprintf("%s, with what streams have paid for: %s", account, bytesize.Format(real)))
 		if real <= charged {
 			return real
 		}
-		elsewhere := f.plan["transport"].bytes
-		for other, line := range f.plan {
-			if line.kind == "go" && other != account {
-				elsewhere += now.inUse[other] - base.inUse[other]
-			}
-		}
+		elsewhere := f.lists + now.inUse["streams"] - base.inUse["streams"]
 		return max(charged, goBytes(base, now)-elsewhere)
 	}
 }

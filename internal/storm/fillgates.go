@@ -79,7 +79,7 @@ func (f *filling) fillGate(ctx context.Context, t *tally, g gateCalls) error {
 	if err := f.fillUp(ctx, g.gate, give); err != nil {
 		return err
 	}
-	return f.hold(ctx, t, before, map[string]measure{g.gate: f.beyond(g.gate, base)}, func(ctx context.Context) {
+	return f.hold(ctx, t, before, map[string]measure{g.gate: f.beyond(g.gate, base, t)}, func(ctx context.Context) {
 		for ctx.Err() == nil {
 			w.pump(ctx, time.Second, g.frame)
 		}

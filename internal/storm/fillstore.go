@@ -16,13 +16,16 @@ import (
 	"github.com/leveehq/levee/internal/bytesize"
 )
 
-// idleProcess books what the server takes when nobody asks anything of it. Of what the Go runtime has set aside for its tables
-// not all is touched, so its line is told from what is resident.
+// idleProcess books what the server takes when nobody asks anything of it.
 func idleProcess(_ context.Context, f *filling, t *tally) error {
-	f.book("runtime", t.name, 0, f.idle.anon)
+	index := f.plan["index"].units * bucketBytes
+	f.book("runtime", t.name, 0, f.idle.goBytes()+f.idle.tables-index)
 	f.book("process", t.name, 0, f.idle.binary+f.idle.kernel)
 	return nil
 }
+
+// bucketBytes of a blob's share of the index are there from the start.
+const bucketBytes = 4
 
 // maxBatch is what the server announces.
 func (r *run) maxBatch(ctx context.Context) (int64, error) {
@@ -181,7 +184,7 @@ func fillUpload(ctx context.Context, f *filling, t *tally) error {
 		s.stop = s.b.size - 1
 	}
 	for range 2 {
-		err := f.hold(ctx, t, before, map[string]measure{"write": f.beyond("write", base)}, func(ctx context.Context) {
+		err := f.hold(ctx, t, before, map[string]measure{"write": f.beyond("write", base, t)}, func(ctx context.Context) {
 			for ctx.Err() == nil {
 				w.pump(ctx, time.Second, wholeFrame)
 			}
@@ -249,7 +252,7 @@ func fillIndex(ctx context.Context, f *filling, t *tally) error {
 		return err
 	}
 	return f.hold(ctx, t, before, map[string]measure{"index": func(b, n *look) int64 {
-		return n.goBytes() - b.goBytes() + 4*units + b.inUse["index"] // the buckets were there
+		return n.goBytes() - b.goBytes() + bucketBytes*units + b.inUse["index"] // the buckets were there
 	}}, nil)
 }
 

@@ -20,6 +20,7 @@ type look struct {
 
 	live   int64 // found live by a collection that was made for this look
 	stacks int64
+	tables int64 // the Go runtime's own
 
 	anon    int64 // RssAnon
 	binary  int64 // RssFile: pages of the binary
@@ -124,12 +125,22 @@ func (k *looker) unswept(ctx context.Context) (n int64, err error) {
 }
 
 func (l *look) readMetrics(r io.Reader) error {
+	into := map[string]*int64{
+		"go_memstats_stack_inuse_bytes":   &l.stacks,
+		"go_memstats_mspan_sys_bytes":     &l.tables,
+		"go_memstats_gc_sys_bytes":        &l.tables,
+		"go_memstats_other_sys_bytes":     &l.tables,
+		"go_memstats_buck_hash_sys_bytes": &l.tables,
+	}
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
-		if value, ok := strings.CutPrefix(lines.Text(), "go_memstats_stack_inuse_bytes "); ok {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if n := into[name]; n != nil {
 			f, err := strconv.ParseFloat(value, 64)
-			l.stacks = int64(f)
-			return err
+			if err != nil {
+				return err
+			}
+			*n += int64(f)
 		}
 	}
 	return lines.Err()
