@@ -166,6 +166,9 @@ func (d *Disk) flush() {
 	d.mu.Unlock()
 
 	err := d.syncShards(b)
+	if err == nil && d.journal == nil {
+		err = errNotBegun
+	}
 	if err == nil && len(buf) > 0 {
 		// Removals are not worth a flush: a power cut that loses one leaves a blob without a file, for the sweep.
 		err = d.journal.append(buf, d.opts.Durability == Fsync && len(b.commits) > 0)
@@ -179,7 +182,9 @@ func (d *Disk) flush() {
 	for _, c := range b.commits {
 		d.resolveLocked(c, err)
 	}
-	d.mu.journalBytes = d.journal.off
+	if d.journal != nil {
+		d.mu.journalBytes = d.journal.off
+	}
 	d.mu.Unlock()
 	if err != nil {
 		err = d.writeError("journal", err)

@@ -33,7 +33,10 @@ type Disk struct {
 
 	snapshotting sync.Mutex
 	lead         slots    // one slot: who holds it writes the journal
-	journal      *journal // used by who holds lead
+	journal      *journal // used by who holds lead; nil before begin
+
+	fresh bool          // what begin has to know, see openJournal
+	begun chan struct{} // closed when begin has succeeded
 
 	mu struct {
 		sync.Mutex
@@ -77,7 +80,7 @@ func OpenDisk(o Options) (*Disk, error) {
 		b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // absent: every start counts as a reboot
 		o.boot = strings.TrimSpace(string(b))
 	}
-	d := &Disk{opts: o, fs: o.FS, log: o.Logger, lead: make(slots, 1), reads: make(slots, o.IOSlots), writes: make(slots, o.IOSlots)}
+	d := &Disk{opts: o, fs: o.FS, log: o.Logger, lead: make(slots, 1), begun: make(chan struct{}), reads: make(slots, o.IOSlots), writes: make(slots, o.IOSlots)}
 	d.mu.uploads.init()
 	d.mu.batch = newBatch()
 	if err := d.fs.MkdirAll(o.Dir); err != nil {
@@ -102,7 +105,7 @@ func (d *Disk) open() error {
 	if err != nil {
 		return err
 	}
-	if err := d.prepareDirs(); err != nil {
+	if err := d.emptyTemp(); err != nil {
 		return err
 	}
 	l := &loader{idx: newIndex(d.opts.MaxBlobs)}
@@ -126,13 +129,17 @@ func (d *Disk) open() error {
 		d.mu.unlinking += g.charge
 		d.mu.ghosts = append(d.mu.ghosts, g.victim)
 	}
-	if err := d.sizeDefaults(); err != nil {
+	if err := d.sizeDefaults(known); err != nil {
 		return err
 	}
-	if err := d.writeState(false); err != nil {
-		return err
+	d.fresh = rescanned || moved
+	err = d.begin()
+	if isFull(err) {
+		d.log.Warn("the disk is full: blobs are read, and writes are shed until there is room", "dir", d.opts.Dir, "error", err)
+		d.markUnclean(known)
+		return nil
 	}
-	return d.openJournal(rescanned || moved)
+	return err
 }
 
 // openJournal begins this run's journal. With fresh the old ones do not match the index in memory, which therefore is
@@ -149,33 +156,42 @@ func (d *Disk) openJournal(fresh bool) error {
 	if fresh {
 		// Before the journal: a crash in between leaves a snapshot without one, and that means to scan again. The other
 		// way round it would leave an empty journal, and that means an empty store.
+		d.mu.Lock()
 		d.mu.batch.removes = nil // the snapshot speaks of what remains
-		size, err := d.saveSnapshot(context.Background(), number, len(d.mu.idx.chunks))
+		chunks := len(d.mu.idx.chunks)
+		d.mu.Unlock()
+		size, err := d.saveSnapshot(context.Background(), number, chunks)
 		if err != nil {
-			return err
+			return errors.Join(err, ignoreNotExist(d.fs.Remove(d.path("snapshot.tmp"))))
 		}
+		d.mu.Lock()
 		d.mu.snapshotBytes, d.mu.oldJournals, d.mu.oldJournalBytes = size, 0, 0
+		d.mu.Unlock()
 	}
-	if d.journal, err = d.createJournal(number); err != nil {
+	j, err := d.createJournal(number)
+	if err != nil {
 		return err
 	}
-	d.mu.journalBytes = d.journal.off
+	d.journal = j
+	d.mu.Lock()
+	d.mu.journalBytes = j.off
+	d.mu.Unlock()
 	if fresh {
 		return d.removeIndexFiles(number)
 	}
 	return nil
 }
 
-// prepareDirs makes the directories and empties tmp: nothing in there can be resumed.
-func (d *Disk) prepareDirs() error {
+// emptyTemp removes what unfinished uploads left: nothing of it can be resumed.
+func (d *Disk) emptyTemp() error {
 	tmp := d.path("tmp")
-	if err := d.fs.MkdirAll(tmp); err != nil {
-		return err
-	}
-	err := d.fs.List(tmp, func(name string) error {
+	return ignoreNotExist(d.fs.List(tmp, func(name string) error {
 		return ignoreNotExist(d.fs.Remove(tmp + "/" + name))
-	})
-	if err != nil {
+	}))
+}
+
+func (d *Disk) makeDirs() error {
+	if err := d.fs.MkdirAll(d.path("tmp")); err != nil {
 		return err
 	}
 	for kind := CAS; kind <= AC; kind++ {
@@ -240,7 +256,7 @@ func (d *Disk) Close() error {
 	d.signalLocked()
 	d.mu.Unlock()
 
-	err := d.removeGhosts(context.Background())
+	err := errors.Join(d.beginLate(), d.removeGhosts(context.Background()))
 	if e := d.snapshot(context.Background()); e != nil {
 		err = errors.Join(err, e)
 	}
@@ -253,5 +269,8 @@ func (d *Disk) Close() error {
 	}
 	_ = d.lead.acquire(context.Background())
 	defer d.lead.release() // a straggler finds the file closed, and its batch fails
-	return errors.Join(err, d.journal.file.Close(), d.lock.Close())
+	if d.journal != nil {
+		err = errors.Join(err, d.journal.file.Close())
+	}
+	return errors.Join(err, d.lock.Close())
 }

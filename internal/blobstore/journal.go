@@ -28,7 +28,7 @@ func (d *Disk) createJournal(number uint64) (*journal, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, err
+		return nil, errors.Join(err, ignoreNotExist(d.fs.Remove(d.journalPath(number))))
 	}
 	return &journal{file: f, number: number, off: headerLen, chain: crc32.Checksum(h, castagnoli)}, nil
 }

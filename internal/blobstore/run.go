@@ -31,13 +31,28 @@ func (d *Disk) Run(ctx context.Context) error {
 // tidy is one round of Run. What fails is tried again in the next one.
 func (d *Disk) tidy(ctx context.Context) {
 	_ = d.room() // keeps Shedding up to date while nobody writes
-	err := errors.Join(d.expireParked(ctx), d.removeGhosts(ctx), d.trim(ctx), d.flushQueued(ctx))
+	err := errors.Join(d.expireParked(ctx), d.removeGhosts(ctx))
+	if d.hasBegun() || d.knownUnclean() {
+		err = errors.Join(err, d.trim(ctx))
+	}
+	if e := d.beginLate(); e != nil {
+		d.complain("the disk is full; writes are shed until there is room", d.opts.Dir, e)
+		return
+	}
+	err = errors.Join(err, d.flushQueued(ctx))
 	if d.snapshotDue() {
 		err = errors.Join(err, d.snapshot(ctx))
 	}
 	if err != nil && ctx.Err() == nil {
 		d.complain("the blob store's upkeep failed; it will be tried again", d.opts.Dir, err)
 	}
+}
+
+// knownUnclean says that the next start would look for files that the index does not agree with.
+func (d *Disk) knownUnclean() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.unclean
 }
 
 // flushQueued writes records that nobody waits for: touches, and removals after a failed write.
@@ -94,7 +109,12 @@ func (d *Disk) sweep(ctx context.Context) {
 		return ignoreNotExist(d.fs.Remove(name))
 	})
 	if err == nil {
-		err = d.forgetUnseen(ctx)
+		select { // what was removed may be what a full disk needed
+		case <-d.begun:
+			err = d.forgetUnseen(ctx)
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
 	}
 	if err != nil {
 		if ctx.Err() == nil {

@@ -138,6 +138,9 @@ func (d *Disk) rotate(ctx context.Context) (number uint64, chunks int, err error
 		return 0, 0, err
 	}
 	defer d.lead.release()
+	if d.journal == nil {
+		return 0, 0, errNotBegun
+	}
 	d.flush()
 	number = d.journal.number + 1
 	j, err := d.createJournal(number)

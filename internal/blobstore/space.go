@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // space remembers what the file system said about room.
@@ -26,8 +24,8 @@ const (
 )
 
 // sizeDefaults computes the limits that depend on the disk. The store's own bytes count as free, else every restart
-// would halve what is left.
-func (d *Disk) sizeDefaults() error {
+// would halve what is left. A store that is there already may open on a full disk, and keeps what it has.
+func (d *Disk) sizeDefaults(known bool) error {
 	free, total, err := d.fs.Free(d.opts.Dir)
 	if err != nil {
 		return err
@@ -37,6 +35,10 @@ func (d *Disk) sizeDefaults() error {
 	}
 	if d.opts.MaxSize == 0 {
 		d.opts.MaxSize = min(defaultMaxSize, (free+d.mu.used)/2)
+		if known && free < d.opts.MinFree {
+			// Others may empty the disk while we run, and the floor protects it.
+			d.opts.MaxSize = min(defaultMaxSize, max(d.mu.used, total/20))
+		}
 		if d.opts.MaxSize < 2*block {
 			return fmt.Errorf("the file system has %d bytes free: make room, or choose another directory", free)
 		}
@@ -72,6 +74,8 @@ func (d *Disk) room() error {
 // Shedding says whether writes are being shed, and why: "disk_full" or "min_free".
 func (d *Disk) Shedding() (reason string, shed bool) {
 	switch {
+	case !d.hasBegun():
+		return "disk_full", true
 	case d.space.full.Load() > time.Now().UnixNano():
 		return "disk_full", true
 	case d.opts.MinFree > 0 && d.space.free.Load() < d.opts.MinFree:
@@ -93,7 +97,7 @@ func (d *Disk) writeError(what string, err error) error {
 	if errors.As(err, &shed) {
 		return err
 	}
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if isFull(err) {
 		d.space.full.Store(time.Now().Add(fullFor).UnixNano())
 		return d.noSpace("disk_full")
 	}
