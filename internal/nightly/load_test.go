@@ -130,7 +130,8 @@ func TestFourThousandStreamsForFiveMinutesStayUnderAGibibyte(t *testing.T) {
 	var flat int64
 	for _, offered := range []int{4000, 8000} {
 		stop := watch(t, s)
-		r := rig.Storm(t, s, "--writers", strconv.Itoa(offered), "--connections", "100", "--blob-size", "256KiB",
+		// From one address the gate would not be full: part of it is kept for others.
+		r := rig.Storm(t, s, "--writers", strconv.Itoa(offered), "--connections", "100", "--addresses", "4", "--blob-size", "256KiB",
 			"--blobs-per-writer", "1000000", "--duration", "5m", "--call-timeout", "60s")
 		samples := stop()
 		kept(t, r)

@@ -31,14 +31,14 @@ type pool struct {
 	conns []*grpc.ClientConn
 }
 
-// dialPool opens n connections from the local address from (an IP, or "" for the system's choice).
-func dialPool(target string, n int, from string) (*pool, error) {
-	dialer := &net.Dialer{Timeout: 10 * time.Second}
-	if from != "" {
-		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from)}
-	}
+// dialPool opens n connections from local addresses in turn (an IP each, or "" for the system's choice).
+func dialPool(target string, n int, from ...string) (*pool, error) {
 	p := &pool{}
-	for range n {
+	for i := range n {
+		dialer := &net.Dialer{Timeout: 10 * time.Second}
+		if source := from[i%len(from)]; source != "" {
+			dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(source)}
+		}
 		c, err := grpc.NewClient("passthrough:///"+target,
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
@@ -56,6 +56,19 @@ func dialPool(target string, n int, from string) (*pool, error) {
 		p.conns = append(p.conns, c)
 	}
 	return p, nil
+}
+
+// sourceAddresses are n loopback addresses to connect from: a server takes each for another machine. A single one is the
+// system's choice.
+func sourceAddresses(n int) []string {
+	if n == 1 {
+		return []string{""}
+	}
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("127.0.0.%d", i+2))
+	}
+	return all
 }
 
 func (p *pool) Close() error {

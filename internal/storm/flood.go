@@ -16,17 +16,18 @@ import (
 // maxFlood frames of one connection are enough: a server that does not mind them will not mind more.
 const maxFlood = 1_000_000
 
-// idleConnections: clients that connect, say that they speak HTTP/2, and nothing more.
+// idleConnections: clients that connect, say that they speak HTTP/2, and nothing more. They come from several addresses: from
+// one they could not take all the connections that there are.
 func idleConnections(ctx context.Context, r *run) ([]*tally, error) {
 	t := r.tally("idle")
 	var held, closed atomic.Int64
 	var wg sync.WaitGroup
-	for range r.o.Idle {
+	for i := range r.o.Idle {
 		if r.offer.Err() != nil {
 			break
 		}
 		t.offered.Add(1)
-		nc, err := (&net.Dialer{Timeout: rawDialTimeout}).DialContext(r.offer, "tcp", r.o.Target)
+		nc, err := dialFrom(r.offer, r.o.Target, crowdFrom[i%len(crowdFrom)], false)
 		if err != nil {
 			t.turnedAway("not connected", "")
 			continue

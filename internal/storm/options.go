@@ -53,6 +53,11 @@ type BazelOptions struct {
 	Writers     int `help:"Concurrent writers." default:"200"`
 	Connections int `help:"Connections that the streams are spread over." default:"20"`
 
+	// Addresses are 127.0.0.2 and following, which Linux answers for; the connections of scenario writers come from them in
+	// turn. A server that is fair between addresses keeps part of each limit from a single one: what all its limits come to
+	// takes several. 1 is the system's choice.
+	Addresses int `help:"Source addresses that the connections come from, 127.0.0.2 and following (scenario writers)." default:"1"`
+
 	// BlobSize and MessageSize of writes. Bazel sends messages of 16 KiB.
 	BlobSize    Size `help:"Size of each blob written." default:"2MiB"`
 	MessageSize Size `help:"Bytes of a blob in one message; Bazel's are 16KiB." default:"16KiB"`
@@ -121,6 +126,7 @@ func DefaultBazelOptions() BazelOptions {
 const (
 	maxStreams     = 20_000
 	maxConnections = 2_000
+	maxAddresses   = 250 // the last is 127.0.0.251
 	maxDuration    = time.Hour
 	maxBlob        = 4 << 30
 	maxMessage     = 4 << 20
@@ -141,6 +147,10 @@ func (o *BazelOptions) validate() error {
 	}
 	inRange("writers", int64(o.Writers), 1, maxStreams)
 	inRange("connections", int64(o.Connections), 1, maxConnections)
+	inRange("addresses", int64(o.Addresses), 1, maxAddresses)
+	if host, _, err := net.SplitHostPort(o.Target); err == nil && o.Addresses > 1 && strings.Contains(host, ":") {
+		errs = append(errs, fmt.Errorf("addresses is %d and target is %s: source addresses are 127.0.0.2 and following, so give an IPv4 target like 127.0.0.1", o.Addresses, o.Target))
+	}
 	inRange("blob-size", int64(o.BlobSize), 8, maxBlob)
 	inRange("message-size", int64(o.MessageSize), 1, maxMessage)
 	inRange("blobs-per-writer", int64(o.BlobsPerWriter), 1, 1_000_000)

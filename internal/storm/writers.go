@@ -23,7 +23,7 @@ type writeLoad struct {
 // writers: unique blobs, as fast as the server takes them.
 func writers(ctx context.Context, r *run) ([]*tally, error) {
 	t := r.tally("writers")
-	p, err := dialPool(r.o.Target, r.o.Connections, "")
+	p, err := dialPool(r.o.Target, r.o.Connections, sourceAddresses(r.o.Addresses)...)
 	if err != nil {
 		return nil, err
 	}
