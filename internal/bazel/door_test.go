@@ -17,6 +17,7 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/accesslog"
 	"github.com/leveehq/levee/internal/rpc"
 )
@@ -36,9 +37,9 @@ func (r *grpcRig) startWrites(bs bytestream.ByteStreamClient, n int) (end func()
 
 func TestWritesBeyondHalfOfAConnectionAreShedOnlyWhileTheGateIsFull(t *testing.T) {
 	r := newGRPCRig(t, func(o *Options) {
-		o.MaxWrites, o.MaxStreamsPerConnection, o.WriteWait = 7, 10, 50*time.Second
+		o.MaxWrites, o.MaxStreamsPerConnection, o.WriteWait = 8, 10, 50*time.Second
 	})
-	end := r.startWrites(r.bs, 7) // beyond half, with free permits
+	end := r.startWrites(r.bs, 7) // beyond half, with free permits; the eighth is another key's
 	eventually(t, "all are admitted", func() bool { return r.s.gates.write.Stats().Held == 7 })
 	_, err := r.write(r.writeName(blobP), blobP, 10)
 	r.wantCode(err, codes.FailedPrecondition, "write")
@@ -105,6 +106,40 @@ func TestTwoPeersShareTheDoor(t *testing.T) {
 	}
 	if greedy != 88 || modest != 12 {
 		t.Errorf("one peer alone opened %d of 100 streams, and another %d then", greedy, modest)
+	}
+}
+
+// One address holds no gate whole, whatever its clients are stuck in, and all addresses together do.
+func TestOneAddressLeavesRoomForAnother(t *testing.T) {
+	for _, writes := range []int{2, 10, 109, 2500} {
+		s, err := New(Options{Kernel: newTestKernel(t, 8<<30), Store: newMemStore(), MaxWrites: writes, MaxStreams: 6000,
+			MaxConnections: 80, MaxHTTPConnections: 16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			g                *gate.Gate
+			cost             int64
+			greedy, together int
+		}{
+			{s.gates.write, s.opt.identityCost(), writes - max(1, (writes+15)/16), writes},
+			{s.gates.connections, 1, 70, 80},
+			{s.gates.httpConnections, 1, 14, 16},
+		} {
+			hold := func(key string) (n int) {
+				for {
+					if _, err := c.g.TryAdmit(key, c.cost); err != nil {
+						return n
+					}
+					n++
+				}
+			}
+			greedy, other := hold("127.0.0.2"), hold("127.0.0.3")
+			if greedy != c.greedy || greedy+other != c.together {
+				t.Errorf("of %d writes, gate %s: one address holds %d, and another then %d; want %d and %d together",
+					writes, c.g.Name(), greedy, other, c.greedy, c.together)
+			}
+		}
 	}
 }
 

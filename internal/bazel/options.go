@@ -58,8 +58,9 @@ type Options struct {
 	// too low makes long lines slow; too high admits fewer writes. The default is 256 KiB, and 128 KiB below 1 GiB.
 	Window int
 
-	// MaxWrites is the number of identity writes admitted at once (bazel.max_writes). The gate counts bytes: a compressed
-	// write costs as much as several, by its frame's window.
+	// MaxWrites is the number of identity writes admitted at once, of all keys together (bazel.max_writes). A sixteenth of
+	// it, and one write at least, is not for a single key. The gate counts bytes: a compressed write costs as much as
+	// several, by its frame's window.
 	MaxWrites int
 
 	// WriteWait is the longest time in the write queue (bazel.write_wait; 10 s). Bazel gives a call 60 s in all: near

@@ -162,7 +162,6 @@ func (o *Options) exemptStreams() int { return max(16, o.MaxStreams/16) }
 func (o *Options) makeGates(k *levee.Kernel) (g gates, err error) {
 	// One key alone may have seven eighths, so that another finds room whatever the first one's clients are stuck in.
 	most := func(n int64) int64 { return max(1, n-n/8) }
-	half := func(n int64) int64 { return max(1, n/2) }
 	mk := func(dst **gate.Gate, shedOnPressure bool, opt gate.Options) {
 		if err == nil {
 			*dst, err = k.NewGate(opt, shedOnPressure)
@@ -173,15 +172,18 @@ func (o *Options) makeGates(k *levee.Kernel) (g gates, err error) {
 		PerKey: most(streams), PerKeyContended: half(streams)})
 	exempt := int64(o.exemptStreams())
 	mk(&g.exempt, false, gate.Options{Name: "streams_reserved", Limit: exempt, PerKeyContended: half(exempt)})
-	mk(&g.connections, false, gate.Options{Name: "connections", Limit: int64(o.MaxConnections)})
-	mk(&g.httpConnections, false, gate.Options{Name: "http_connections", Limit: int64(o.MaxHTTPConnections)})
+	conns := func(name string, n int64) gate.Options { // idle ones, too: nobody locks the others out
+		return gate.Options{Name: name, Limit: n, PerKey: most(n), PerKeyContended: half(n)}
+	}
+	mk(&g.connections, false, conns("connections", int64(o.MaxConnections)))
+	mk(&g.httpConnections, false, conns("http_connections", int64(o.MaxHTTPConnections)))
 
 	bytes := func(name string, limit, largest int64, queue int, wait time.Duration) gate.Options {
 		return gate.Options{Name: name, Limit: limit, PerKey: most(limit), PerKeyContended: half(limit), MaxCost: max(limit, largest), Queue: queue, Wait: wait}
 	}
 	all := o.MaxStreams + o.MaxHTTPConnections // nobody else can wait
 	write := bytes("write", int64(o.MaxWrites)*o.identityCost(), o.compressedCost(maxFrameWindow), o.WriteQueue, o.WriteWait)
-	write.PerKey = 0 // max_writes is what one build gets while it is alone
+	write.PerKey = o.writesPerKey(write.Limit)
 	mk(&g.write, true, write)
 	mk(&g.batchUpdate, true, bytes("batch_update", o.BatchMemory, o.maxBatchCost(), all, o.WriteWait))
 	mk(&g.read, false, bytes("read", o.ReadMemory, o.readCost(int64(o.ReadChunk)-frameSlack, true), all, o.ReadWait))
@@ -194,6 +196,15 @@ func (o *Options) makeGates(k *levee.Kernel) (g gates, err error) {
 	}
 	return g, err
 }
+
+// writesPerKey is what of the write gate one key may have: max_writes is for all keys together. The rest is small, since one
+// build is most often alone, but there is room for another's write in it whatever the first one's clients are stuck in.
+func (o *Options) writesPerKey(limit int64) int64 {
+	return max(limit-max(limit/16, o.identityCost()), half(limit), 1)
+}
+
+// half is what one key may have of a gate while there is another.
+func half(n int64) int64 { return max(1, n/2) }
 
 // addLines registers what the front ends may hold. Each gate's line is its largest use: its limit, or one larger call that
 // is served alone.

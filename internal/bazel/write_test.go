@@ -281,8 +281,8 @@ func TestAWriterThatTricklesIsCutAndItsPermitFreed(t *testing.T) {
 }
 
 func TestASlowWriterOutlastsTheStallTimeAsLongAsItBringsData(t *testing.T) {
-	r := newGRPCRig(t, func(o *Options) { o.ReadStall, o.WriteWait = 400*time.Millisecond, 200*time.Millisecond })
-	b := randomBytes(1, 20*minProgress)
+	r := newGRPCRig(t, func(o *Options) { o.ReadStall, o.WriteWait = time.Second, 500*time.Millisecond })
+	b := randomBytes(1, 40*minProgress)
 	w, err := r.bs.Write(r.ctx)
 	r.must(err)
 	tick := time.NewTicker(50 * time.Millisecond)
