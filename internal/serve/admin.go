@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -65,7 +66,7 @@ func newAdmin(h *readiness, metrics http.Handler, status func() any, guard *host
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { serveStatus(w, status()) })
 	mux.Handle("/debug/pprof/", boundProfiles(profiles()))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, adminIndex) })
-	return guard.Wrap(mux)
+	return guard.Wrap(boundWrite(mux))
 }
 
 func (h *readiness) serveReady(w http.ResponseWriter, _ *http.Request) {
@@ -131,15 +132,30 @@ func boundProfiles(next http.Handler) http.Handler {
 	})
 }
 
-// newAdminServer bounds what a connection may hold and for how long. There is no write time-out, because a profile
-// takes as long as it was asked to.
+// newAdminServer bounds what a connection may hold and for how long. Every answer ends its connection: clients that keep
+// theirs alive would keep out the probe that comes next. There is no write time-out over all, because a profile takes as
+// long as it was asked to; see boundWrite.
 func newAdminServer(h http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
+	s := &http.Server{
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		Handler:           h,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		IdleTimeout:       time.Minute,
+		ReadHeaderTimeout: adminPatience,
+		ReadTimeout:       2 * adminPatience,
 		MaxHeaderBytes:    1, // and 4 KiB that net/http adds: what a header costs is a multiple of its length
 	}
+	s.SetKeepAlivesEnabled(false)
+	return s
+}
+
+// adminPatience is how long a client may take to ask.
+const adminPatience = 3 * time.Second
+
+// boundWrite ends the connection of a client that does not read its answer.
+func boundWrite(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/debug/pprof/") {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(5 * adminPatience))
+		}
+		next.ServeHTTP(w, r)
+	})
 }

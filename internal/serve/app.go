@@ -106,7 +106,7 @@ func (a *App) buildBazel(guard *hostguard.Guard) (err error) {
 }
 
 func (a *App) buildAdmin(guard *hostguard.Guard) (err error) {
-	a.adminGate, err = a.kernel.NewGate(gate.Options{Name: "admin_connections", Limit: adminConnections}, false)
+	a.adminGate, err = a.kernel.NewGate(gate.Options{Name: "admin_connections", Limit: adminConnections, PerKey: adminPerAddress}, false)
 	if err != nil {
 		return err
 	}

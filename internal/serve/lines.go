@@ -9,6 +9,9 @@ const (
 	// adminConnections bounds the admin listener: a few probes, a scraper or two, a person.
 	adminConnections = 24
 
+	// adminPerAddress is what one address may hold of them, so that it cannot keep another one's probe out.
+	adminPerAddress = adminConnections * 7 / 8
+
 	// perAdminConnection is net/http's goroutine and buffers, and the snapshot with its text that a scrape holds, or the
 	// map of a header of as many fields as 5 KiB have room for.
 	perAdminConnection = 76 << 10

@@ -31,7 +31,7 @@ func TestAnAdminConnectionCostsWhatThePlanSays(t *testing.T) {
 		{"a scrape", "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 200"},
 		{"a header of a thousand fields", "GET /status HTTP/1.1\r\nHost: localhost\r\n" + fields.String(), ""},
 	} {
-		const n = adminConnections - 2 // keeping room for the probe that run has used
+		const n = adminPerAddress - 1 // keeping room for the probe that run has used
 		before := liveBytes()
 		var conns []net.Conn
 		for range n {

@@ -226,6 +226,42 @@ func TestO10HealthAndMetricsAnswerWhileEveryPermitIsTaken(t *testing.T) {
 	}
 }
 
+func TestClientsOfTheAdminListenerThatStayDoNotKeepAProbeOut(t *testing.T) {
+	s := run(t, nil)
+	for range adminConnections {
+		c, err := net.Dial("tcp", s.admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n") // and it would come again
+	}
+	eventually(t, "a probe's answer", func() bool { return s.status("/readyz") == http.StatusOK })
+}
+
+func TestOneAddressLeavesRoomOnTheAdminListener(t *testing.T) {
+	s := run(t, nil)
+	for range adminConnections {
+		c, err := net.Dial("tcp", s.admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close() // it says nothing, and is dropped after adminPatience
+	}
+	eventually(t, "a full address", func() bool { return s.app.adminGate.Stats().InUse == adminPerAddress })
+	other := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	c, err := other.Dial("tcp", s.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, _ = io.WriteString(c, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	got, err := io.ReadAll(c)
+	if err != nil || !strings.Contains(string(got), "200 OK") || !strings.Contains(string(got), "Connection: close") {
+		t.Errorf("a probe from another address: %q, %v", got, err)
+	}
+}
+
 // eventually waits for a condition of things that run in real time.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
