@@ -3,6 +3,7 @@ package bazel
 import (
 	"errors"
 	"io"
+	"net"
 	"strings"
 	"time"
 )
@@ -40,6 +41,11 @@ func (b *httpBody) Read(p []byte) (int, error) {
 		b.eof = true
 		// net/http now watches the connection for the client's leaving; our deadline would look like it.
 		_ = b.call.rc.SetReadDeadline(time.Time{})
+		return n, err
+	}
+	if err != nil && b.call.r.ContentLength < 0 && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, new(net.Error)) {
+		// What is neither the connection's nor the end is said of the chunks, in errors that net/http does not export.
+		err = badRequest("nothing was stored: the body's chunked encoding is broken: %w", err)
 	}
 	return n, err
 }

@@ -48,6 +48,36 @@ func TestACutOffUploadIsNeverStored(t *testing.T) {
 	}
 }
 
+// Bazel tries again after a 500: what the client got wrong must not look like it.
+func TestABrokenChunkedEncodingIsTheClientsFault(t *testing.T) {
+	r, d := newDiskRig(t, nil)
+	for _, tt := range []struct{ name, body, want string }{
+		{"no number", "x\r\nhello\n\r\n0\r\n\r\n", "invalid byte in chunk length"},
+		{"a negative size", "-6\r\nhello\n\r\n0\r\n\r\n", "invalid byte in chunk length"},
+		{"a size of 2^64", "10000000000000000\r\nhello\n\r\n0\r\n\r\n", "too large"},
+		{"no size", "\r\nhello\n\r\n0\r\n\r\n", "empty hex number"},
+		{"a bare LF", "6\nhello\n\n0\n\n", "bare LF"},
+		{"no CRLF behind the chunk", "6\r\nhello\n0\r\n\r\n", "malformed"},
+		{"a huge extension", "6;" + strings.Repeat("x", 100_000) + "\r\nhello\n\r\n0\r\n\r\n", "too long"},
+		{"many extensions", strings.Repeat("1;"+strings.Repeat("x", 1000)+"\r\nh\r\n", 30) + "0\r\n\r\n", "non-data"},
+		{"trailers without end", "6\r\nhello\n\r\n0\r\n" + strings.Repeat("X: y\r\n", 20_000) + "\r\n", "long trailer"},
+		{"a trailer that is none", "6\r\nhello\n\r\n0\r\nno field\r\n\r\n", "no field"},
+	} {
+		for _, path := range []string{"/cas/" + hashH, "/ac/" + actionKey(3)} {
+			t.Run(tt.name+" "+path[:4], func(t *testing.T) {
+				c := r.dial()
+				c.send("PUT "+path+" HTTP/1.1\nTransfer-Encoding: chunked", tt.body)
+				a := c.answer("PUT")
+				if a.code != 400 || !strings.Contains(a.body, "chunked encoding is broken") || !strings.Contains(a.body, tt.want) || !a.closes {
+					t.Errorf("%d %q, closes: %v; want 400 with %q", a.code, a.body, a.closes, tt.want)
+				}
+				r.want(r.get(path), 404)
+			})
+		}
+	}
+	eventually(t, "every upload is given up", func() bool { return d.Stats().UploadsActive == 0 })
+}
+
 // B5
 func TestWrongBytesOfTheRightLengthAreRefused(t *testing.T) {
 	r, _ := newDiskRig(t, nil)
