@@ -41,8 +41,8 @@ func (s *Server) janitor() {
 func (c *conn) check(now int64) {
 	o := &c.s.o
 	over := func(since int64, d time.Duration) bool { return since != 0 && now-since >= int64(d) }
-	if over(c.writeFrom.Load(), o.WriteStall) {
-		_ = c.nc.SetWriteDeadline(time.Unix(1, 0)) // the writer finds out whether any byte went
+	if over(c.writeFrom.Load(), 1) {
+		_ = c.nc.SetWriteDeadline(time.Unix(1, 0)) // the writer finds out whether any byte went; see conn.write
 	}
 	switch phase := c.phase.Load(); {
 	case phase == phaseClosing:

@@ -337,3 +337,24 @@ func TestShutdownLetsCallsFinishAndThenCutsThem(t *testing.T) {
 		})
 	}
 }
+
+func TestAStalledWriteIsCutATickAfterItsTimeWhenPartOfItHadGone(t *testing.T) {
+	bubble(t, Options{Keepalive: time.Hour, WriteStall: 12 * time.Second}, &echo{}, func(t *testing.T, s *Server, dial func() *rawClient) {
+		c := dial()
+		c.greet(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
+		c.open(downloadMethod, true)
+		go func() { _ = c.w.Flush() }()
+		// Every ten seconds the client takes a little, three times; a pipe gives exactly that.
+		for range 3 {
+			time.Sleep(10 * time.Second) // virtual
+			if _, err := c.nc.Read(make([]byte, 1000)); err != nil {
+				t.Fatal("cut although bytes went: ", err)
+			}
+		}
+		start := time.Now()
+		<-s.only().gone
+		if took := time.Since(start); took < 11*time.Second || took > 14*time.Second {
+			t.Errorf("cut %v after the last byte, and WriteStall is 12 s", took)
+		}
+	})
+}

@@ -202,14 +202,15 @@ func (t *tryWrite) init() {
 	}
 }
 
-// write writes o to the socket; the caller has the output turn. The janitor interrupts a write that has made no
-// progress for Options.WriteStall by means of a deadline in the past.
+// write writes o to the socket; the caller has the output turn. The janitor interrupts it at each tick by means of a
+// deadline in the past: only so does it become known whether a part of it went, and the time without any progress can
+// be told to a tick.
 func (c *conn) write(o *outBuf) error {
 	if len(o.v) > 0 && len(o.b) > o.mark {
 		o.v = append(o.v, o.b[o.mark:])
 	}
 	v := o.v
-	c.writeFrom.Store(c.s.clock.Load())
+	c.writeFrom.Store(c.s.now())
 	defer c.writeFrom.Store(0)
 	for {
 		var n int64
@@ -226,15 +227,18 @@ func (c *conn) write(o *outBuf) error {
 			c.lastWrite.Store(c.s.clock.Load())
 			return nil
 		}
-		stalled := c.s.clock.Load()-c.writeFrom.Load() >= int64(c.s.o.WriteStall)
-		if !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 && stalled {
+		now := c.s.now()
+		if n > 0 {
+			c.writeFrom.Store(now)
+		}
+		stalled := now-c.writeFrom.Load() >= int64(c.s.o.WriteStall)
+		if !errors.Is(err, os.ErrDeadlineExceeded) || stalled {
 			if stalled {
 				c.s.countCut("write_stall")
 			}
 			c.shut()
 			return err
 		}
-		c.writeFrom.Store(c.s.clock.Load())
 		_ = c.nc.SetWriteDeadline(time.Time{})
 	}
 }
