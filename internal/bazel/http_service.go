@@ -46,6 +46,9 @@ func (h *HTTPCache) Counts() []HTTPCount { return h.count.snapshot() }
 // httpComplete tells whether all blobs that an encoded ActionResult names are there, and refreshes them with its entry.
 func (s *Service) httpComplete(ctx context.Context, key string, entry blobstore.Key, body []byte) (bool, error) {
 	a, err := parseActionResult(body)
+	if errors.Is(err, errMalformed) {
+		return true, nil // the form of an ActionResult by chance, and only outside: another tool's entry, which names nothing
+	}
 	if err != nil {
 		return false, nil // it has an ActionResult's fields, and in them no digests that could be looked up
 	}

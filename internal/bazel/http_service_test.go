@@ -46,6 +46,9 @@ func TestTheServiceServesHTTPThroughItsGatesAndTheGuard(t *testing.T) {
 	r.want(r.get("/x/ac/"+actionKey(1)), 404)
 	r.want(r.put("/cas/"+hashH, []byte("hello\n")), 200)
 	r.want(r.get("/x/ac/"+actionKey(1)), 200, string(ar))
+	likeness := "\x12\x03\x0a\x05\xff" // an output file whose path is longer than the file: no ActionResult, so opaque
+	r.want(r.put("/ac/"+actionKey(3), []byte(likeness)), 200)
+	r.want(r.get("/ac/"+actionKey(3)), 200, likeness)
 	r.want(r.do("PUT", "/cas/"+hashP, bytes.NewReader([]byte("abcdefg")), "Origin", "http://evil.example"), 403)
 	c := r.dial()
 	if _, err := io.WriteString(c.Conn, "GET /cas/"+hashH+" HTTP/1.1\r\nHost: evil.example\r\n\r\n"); err != nil {
@@ -54,7 +57,7 @@ func TestTheServiceServesHTTPThroughItsGatesAndTheGuard(t *testing.T) {
 	r.want(c.answer("GET"), 403)
 
 	var st httpStatus
-	if err := json.Unmarshal([]byte(r.get("/status").body), &st); err != nil || st.NumFiles != 2 || st.CurrSize != 8192 || st.MaxSize != 1<<30 {
+	if err := json.Unmarshal([]byte(r.get("/status").body), &st); err != nil || st.NumFiles != 3 || st.CurrSize != 12288 || st.MaxSize != 1<<30 {
 		t.Errorf("status is %+v %v", st, err)
 	}
 	if in := s.gates.httpConnections.Stats().InUse; in == 0 {
