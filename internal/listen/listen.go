@@ -28,8 +28,8 @@ type Options struct {
 	// one packet makes it set 80 KiB aside before the first is parsed. Too low and small bodies take many reads.
 	SmallRead int
 
-	// Shed is told about every connection that was closed at once, for the log; it must not block. nil is nobody.
-	Shed func(err error)
+	// Shed is told about every connection that was closed at once, and its peer, for the log; it must not block. nil is nobody.
+	Shed func(peer string, err error)
 }
 
 // KernelPerConn is what the kernel may hold for one connection with these options, in bytes: it charges a socket with
@@ -57,10 +57,11 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		var p *gate.Permit
 		if g := l.o.Connections; g != nil {
-			if p, err = g.TryAdmit(Peer(c.RemoteAddr()), 1); err != nil {
+			peer := Peer(c.RemoteAddr())
+			if p, err = g.TryAdmit(peer, 1); err != nil {
 				_ = c.Close() // nothing was read or written that could be lost
 				if l.o.Shed != nil {
-					l.o.Shed(err)
+					l.o.Shed(peer, err)
 				}
 				continue
 			}

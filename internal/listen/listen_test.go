@@ -56,7 +56,7 @@ func accept(t *testing.T, l net.Listener) net.Conn {
 func TestAConnectionAboveTheLimitIsClosedAtOnceAndMakesNoRoomForItself(t *testing.T) {
 	g := newGate(t, gate.Options{Limit: 2})
 	shed := make(chan error, 1)
-	l := listenTCP(t, Options{Connections: g, Shed: func(err error) { shed <- err }})
+	l := listenTCP(t, Options{Connections: g, Shed: func(_ string, err error) { shed <- err }})
 	dial(t, l)
 	first := accept(t, l)
 	dial(t, l)

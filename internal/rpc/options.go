@@ -62,6 +62,9 @@ type Options struct {
 	// Nil is no limit.
 	Connections *gate.Gate
 
+	// Shed is told of every connection that Connections had no room for, for the log; it must not block. Nil is nobody.
+	Shed func(peer string, err error)
+
 	// Door decides about a new stream in the connection's reader, before any stream state exists. It must not block.
 	// It returns a release func, called once when the call's handler has returned, or an error that becomes the
 	// call's status. Calls of unknown methods and malformed calls are answered without asking it. Nil is open.

@@ -141,6 +141,9 @@ func (s *Server) accept(nc net.Conn) {
 		p, err := g.TryAdmit(peer, 1)
 		if err != nil {
 			_ = nc.Close()
+			if s.o.Shed != nil {
+				s.o.Shed(peer, err)
+			}
 			return
 		}
 		release = p.Release

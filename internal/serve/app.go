@@ -10,6 +10,7 @@
 package serve
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -49,6 +50,7 @@ type App struct {
 	storeOptions blobstore.Options
 	probe        *probe
 
+	access     *accesslog.Log
 	bazel      *bazel.Service
 	cache      *bazel.HTTPCache
 	grpc       *rpc.Server
@@ -90,12 +92,14 @@ func Build(cfg *config.Config, o Options) (*App, error) {
 }
 
 func (a *App) buildBazel(guard *hostguard.Guard) (err error) {
-	a.bazel, err = bazel.New(bazelOptions(a.cfg, a.kernel, a.store, newAccessLog(a.cfg.Log, a.log, a.kernel)))
+	a.access = newAccessLog(a.cfg.Log, a.log, a.kernel)
+	a.bazel, err = bazel.New(bazelOptions(a.cfg, a.kernel, a.store, a.access))
 	if err != nil {
 		return err
 	}
 	o := a.bazel.RPCOptions()
 	o.Logger = a.log
+	o.Shed = a.shedConnection("grpc")
 	if a.grpc, err = rpc.New(o); err != nil {
 		return err
 	}
@@ -103,6 +107,14 @@ func (a *App) buildBazel(guard *hostguard.Guard) (err error) {
 	a.cache = a.bazel.HTTP()
 	a.http = a.cache.Server(guard.Wrap(a.cache), a.log)
 	return nil
+}
+
+// shedConnection records connections that were closed at once. Their clients are told nothing, so the log is where an
+// operator learns why builds cannot connect.
+func (a *App) shedConnection(proto string) func(peer string, err error) {
+	return func(peer string, err error) {
+		a.access.Call(context.Background(), accesslog.Record{Proto: proto, Method: "connect", Key: peer, Err: err})
+	}
 }
 
 func (a *App) buildAdmin(guard *hostguard.Guard) (err error) {

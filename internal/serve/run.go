@@ -121,8 +121,13 @@ func (a *App) listen() (l listeners, err error) {
 			return listeners{}, a.listenError(p.path, err)
 		}
 	}
-	l.admin = listen.Wrap(l.admin, listen.Options{Connections: a.adminGate, Receive: adminSocketReceive, Send: adminSocketSend, SmallRead: adminSmallRead})
-	l.http = listen.Wrap(l.http, a.cache.ListenOptions())
+	l.admin = listen.Wrap(l.admin, listen.Options{
+		Connections: a.adminGate, Shed: a.shedConnection("admin"),
+		Receive: adminSocketReceive, Send: adminSocketSend, SmallRead: adminSmallRead,
+	})
+	o := a.cache.ListenOptions()
+	o.Shed = a.shedConnection("http")
+	l.http = listen.Wrap(l.http, o)
 	return l, nil
 }
 

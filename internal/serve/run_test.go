@@ -262,6 +262,21 @@ func TestOneAddressLeavesRoomOnTheAdminListener(t *testing.T) {
 	}
 }
 
+func TestAConnectionThatIsOneTooManyIsLogged(t *testing.T) {
+	s := run(t, map[string]string{"bazel-max-connections": "2"})
+	for proto, addr := range map[string]string{"grpc": s.grpc, "http": s.cache} {
+		for range 3 {
+			c, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+		}
+		record := regexp.MustCompile(`"proto":"` + proto + `","method":"connect".*"key":"127.0.0.1"`)
+		eventually(t, proto+"'s record", func() bool { return record.MatchString(s.log.String()) })
+	}
+}
+
 // eventually waits for a condition of things that run in real time.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
