@@ -46,7 +46,7 @@ func (h *HTTPCache) Counts() []HTTPCount { return h.count.snapshot() }
 // httpComplete tells whether all blobs that an encoded ActionResult names are there, and refreshes them with its entry.
 func (s *Service) httpComplete(ctx context.Context, key string, entry blobstore.Key, body []byte) (bool, error) {
 	a, err := parseActionResult(body)
-	if errors.Is(err, errMalformed) {
+	if errors.Is(err, errMalformed) && !errors.Is(err, errDigest) {
 		return true, nil // the form of an ActionResult by chance, and only outside: another tool's entry, which names nothing
 	}
 	if err != nil {

@@ -64,7 +64,7 @@ func TestTheServiceServesHTTPThroughItsGatesAndTheGuard(t *testing.T) {
 		t.Error("no connection is charged")
 	}
 	n := s.Counters()
-	if n.ACHits != 1 || n.ACMisses != 1 || n.ACIncomplete != 1 || n.ACUpdates != 1 || n.BytesIn != 81+6 || n.BytesOut != 81 {
+	if n.ACHits != 2 || n.ACMisses != 1 || n.ACIncomplete != 1 || n.ACUpdates != 2 || n.BytesIn != 81+6+5 || n.BytesOut != 81+5 {
 		t.Errorf("counters are %+v", n)
 	}
 	if len(h.Counts()) == 0 {

@@ -11,6 +11,9 @@ import (
 // errMalformed is a message that is not the protobuf it should be. Errors of the source are never it.
 var errMalformed = errors.New("malformed message")
 
+// errDigest is joined to errMalformed where the form is right and only a digest's value is not.
+var errDigest = errors.New("digest")
+
 // fields reads one protobuf message as its bytes arrive, so that a call can be judged, and wait, before most of it was
 // received. Nested messages are read in place: enter returns the position where the outer message goes on.
 //
@@ -313,5 +316,5 @@ func asMalformed(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: digest: %w", errMalformed, err)
+	return fmt.Errorf("%w: %w: %w", errMalformed, errDigest, err)
 }
