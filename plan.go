@@ -107,6 +107,7 @@ type Plan struct {
 	GoLive      int64         `json:"go_live_bytes"`     // all lines of KindGo but the collector
 	GoLiveMost  int64         `json:"go_live_max_bytes"` // 0.55 x GOMEMLIMIT
 	Fits        bool          `json:"fits"`
+	Needed      int64         `json:"needed_bytes,omitempty"` // the least limit that fits, if whoever knows how lines grow with it has set it
 	Lines       []PlannedLine `json:"lines"`
 	Descriptors []Descriptors `json:"descriptors"`
 }

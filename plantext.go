@@ -138,8 +138,12 @@ func (p Plan) surplus(l Line) int64 {
 	return int64(min(math.Ceil(excess/float64(l.PerUnit)), math.MaxInt64/2))
 }
 
-// needed is the least limit that holds the plan, rounded up to a whole MiB.
+// needed is the least limit that holds the plan, rounded up to a whole MiB: Needed, or else what would do if no line grew
+// with the limit.
 func (p Plan) needed() int64 {
+	if p.Needed > 0 {
+		return p.Needed
+	}
 	fixed := float64(p.Limit-p.GoMemLimit) - float64(p.Limit/marginParts)
 	least := (float64(p.GoLive)/liveShare + fixed) / (1 - 1.0/marginParts)
 	mib := math.Ceil(least/float64(bytesize.MiB)) + 1

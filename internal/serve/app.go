@@ -145,9 +145,6 @@ func (a *App) buildStore() {
 	a.store.addIndexLine(a.kernel, a.storeOptions.MaxBlobs)
 }
 
-// Plan is the memory plan of this server.
-func (a *App) Plan() levee.Plan { return a.kernel.Plan() }
-
 // Warn adds a standing warning, shown in the log, in Status and in metrics.
 func (a *App) Warn(text string) { a.kernel.Warn(text) }
 

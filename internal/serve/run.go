@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/leveehq/levee"
 	"github.com/leveehq/levee/internal/bytesize"
 	"github.com/leveehq/levee/internal/listen"
 )
@@ -20,6 +21,9 @@ import (
 // If a part fails while serving, the others are ended in the same order, and the error is the part's.
 func (a *App) Run(ctx context.Context) error {
 	if err := a.kernel.Start(); err != nil {
+		if errors.As(err, new(*levee.PlanError)) {
+			return a.Plan().Check() // the same, and it knows the limit that would do
+		}
 		return err
 	}
 	a.tellEnvironment()
