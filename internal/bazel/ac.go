@@ -215,7 +215,7 @@ func (s *Service) updateActionResult(c *call) error {
 	err = s.checkComplete(c.ctx(), blobstore.Key{}, a, extra.grow)
 	if absent := (errAbsent{}); errors.As(err, &absent) {
 		s.count.acUpdatesIncomplete.Add(1)
-		return status.Errorf(codes.FailedPrecondition, "the action result refers to what was not uploaded: %v", absent)
+		return status.Errorf(codes.FailedPrecondition, "the action result refers to what cannot be served: %v", absent)
 	}
 	if err != nil {
 		return acError(err)

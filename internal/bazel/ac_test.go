@@ -112,7 +112,7 @@ func TestFilesBelowATreesChildrenAreChecked(t *testing.T) {
 	r.must(err)
 
 	ar.OutputDirectories[0].TreeDigest = digestFor(blobX) // no tree
-	r.wantCode(r.update("", 2, ar), codes.FailedPrecondition, hashOf(blobX))
+	r.wantCode(r.update("", 2, ar), codes.FailedPrecondition, hashOf(blobX), "is not a Tree")
 	ar.OutputDirectories[0].TreeDigest = nil // stored as directories, one by one
 	root, _ := proto.Marshal(tree.Root)
 	ar.OutputDirectories[0].RootDirectoryDigest = digestFor(root)
@@ -121,6 +121,8 @@ func TestFilesBelowATreesChildrenAreChecked(t *testing.T) {
 	r.wantCode(r.update("", 3, ar), codes.FailedPrecondition, hashOf(cb))
 	r.put(cb)
 	r.must(r.update("", 3, ar))
+	ar.OutputDirectories[0].RootDirectoryDigest = digestFor(blobX)
+	r.wantCode(r.update("", 4, ar), codes.FailedPrecondition, hashOf(blobX), "is not a Directory")
 }
 
 func TestAHitRefreshesAllThatItPromises(t *testing.T) { // B3c

@@ -90,8 +90,8 @@ type Options struct {
 	// front makes all clients one), or "instance". The door knows no instances: it always goes by peer.
 	FairBy string
 
-	// ReadStall cuts a write or read that makes no progress for so long (60 s), MessageWait a unary call whose message is
-	// not complete after so long (10 s).
+	// ReadStall cuts a write or read that makes no progress for so long (60 s): for a write that is 4 KiB, or its rest.
+	// MessageWait cuts a unary call whose message is not complete after so long (10 s).
 	ReadStall, MessageWait time.Duration
 
 	// ReadMemory, BatchMemory, BatchReadMemory, ACMemory and FindMissingMemory are the limits of the gates of these names

@@ -18,10 +18,19 @@ const (
 	perRef  = 33 + 8 + 8
 )
 
-// errAbsent is an action result that refers to what is not in the store; its text names the first such digest.
-type errAbsent struct{ d digest }
+// errAbsent is an action result that refers to what is not in the store; its text names the first such digest. What is
+// there and is not the message that it stands for is as good as absent: it cannot be what the client needs.
+type errAbsent struct {
+	d    digest
+	kind string // what the blob should be and is not; empty if there is none
+}
 
-func (e errAbsent) Error() string { return fmt.Sprintf("blob %v is not in the cache", e.d) }
+func (e errAbsent) Error() string {
+	if e.kind != "" {
+		return fmt.Sprintf("blob %v is in the cache and is not a %s", e.d, e.kind)
+	}
+	return fmt.Sprintf("blob %v is not in the cache", e.d)
+}
 
 // anySize accepts an entry of whatever size.
 const anySize = -2
@@ -32,7 +41,7 @@ type refs struct {
 	keys   []blobstore.Key
 	want   []int64
 	got    []int64
-	absent *digest // the first
+	absent *errAbsent // the first
 }
 
 func (r *refs) add(d digest) {
@@ -53,9 +62,11 @@ func (r *refs) addKey(k blobstore.Key, size int64) {
 	r.keys, r.want = append(r.keys, k), append(r.want, size)
 }
 
-func (r *refs) miss(d digest) {
+func (r *refs) miss(d digest) { r.note(errAbsent{d: d}) }
+
+func (r *refs) note(e errAbsent) {
 	if r.absent == nil {
-		r.absent = &d
+		r.absent = &e
 	}
 }
 
@@ -79,7 +90,7 @@ func (r *refs) lookup() {
 func (r *refs) done() error {
 	r.lookup()
 	if r.absent != nil {
-		return errAbsent{*r.absent}
+		return *r.absent
 	}
 	return nil
 }
@@ -152,7 +163,7 @@ func (s *Service) treeRefs(ctx context.Context, d digest, r *refs) error {
 			err = f.skip(typ)
 		}
 		if errors.Is(err, errMalformed) {
-			r.miss(d) // bytes that are no tree cannot be what the client needs
+			r.note(errAbsent{d, "Tree"})
 			return nil
 		}
 		if err != nil {
@@ -223,8 +234,11 @@ func (s *Service) dirRefs(ctx context.Context, roots []digest, r *refs, grow fun
 		switch {
 		case err == io.EOF:
 			return nil
-		case errors.Is(err, blobstore.ErrNotExist), errors.Is(err, errMalformed):
+		case errors.Is(err, blobstore.ErrNotExist):
 			r.miss(d)
+			return nil
+		case errors.Is(err, errMalformed):
+			r.note(errAbsent{d, "Directory"})
 			return nil
 		case err != nil:
 			return err
