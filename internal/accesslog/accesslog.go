@@ -23,7 +23,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	// SampleOK: of the calls that went as they should, one in SampleOK is logged; 1 is all of them, 0 is the default of
-	// 100. A miss is such a call: a cold build makes thousands. Too low and logging becomes the load; too high and a
+	// 100. A miss is such a call: a cold build makes thousands; so is one that its client canceled. Too low and logging becomes the load; too high and a
 	// quiet server says nothing for hours. Failed calls and sheds are never sampled.
 	SampleOK int
 
@@ -80,9 +80,12 @@ type Record struct {
 	Err      error         // nil if all went well; a *gate.Shed or an error with ShedReason() in it makes this a shed record
 }
 
+// canceled tells whether the client has left: a build that was stopped cancels all its calls at once, and nothing failed.
+func (r *Record) canceled() bool { return r.Code == "Canceled" || errors.Is(r.Err, context.Canceled) }
+
 // Call logs r, or does not: see Options. A call that sampling leaves out costs one atomic addition.
 func (l *Log) Call(ctx context.Context, r Record) {
-	if r.Err == nil || r.Miss && !isShed(r.Err) {
+	if r.Err == nil || !isShed(r.Err) && (r.Miss || r.canceled()) {
 		if (l.ordinary.Add(1)-1)%l.sample == 0 && l.others.take(time.Now()) {
 			l.write(ctx, slog.LevelInfo, "call", l.attrs(r))
 		}

@@ -74,6 +74,26 @@ func TestShedMessagesAreFixedPerMethod(t *testing.T) {
 	}
 }
 
+func TestACallThatItsClientCanceledIsNoWarning(t *testing.T) {
+	l, s := newLog(Options{SampleOK: 2})
+	for _, r := range []Record{
+		{Proto: "grpc", Method: write, Code: "Canceled", Err: errors.New("the client has left")},
+		{Proto: "grpc", Method: write, Code: "Canceled", Err: errors.New("the client has left")}, // sampled out
+		{Proto: "http", Method: "PUT cas", Code: "499", Err: fmt.Errorf("put: %w", context.Canceled)},
+	} {
+		l.Call(context.Background(), r)
+	}
+	got := s.records(t)
+	if len(got) != 2 {
+		t.Fatalf("%d records of three calls of which one in two is logged", len(got))
+	}
+	for _, r := range got {
+		if r["level"] != "INFO" || r["msg"] != "call" {
+			t.Errorf("%v", r)
+		}
+	}
+}
+
 type fullDisk struct{}
 
 func (fullDisk) Error() string      { return "no space: min_free: 12 bytes free" }
