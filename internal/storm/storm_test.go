@@ -112,6 +112,25 @@ func TestOnlyLoopbackIsEverLoaded(t *testing.T) {
 	}
 }
 
+func TestWritersComeFromAsManyAddressesAsAreAskedFor(t *testing.T) {
+	f := &fakeCache{}
+	o := small(startFake(t, f), "writers")
+	o.Addresses, o.Connections, o.Writers = 3, 6, 12
+	if r := mustRun(t, o); r.ExitStatus() != ExitOK {
+		t.Fatalf("broken: %q", r.Problems())
+	}
+	for _, from := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"} {
+		if !f.mu.peers[from] {
+			t.Errorf("nothing came from %s: %v", from, f.mu.peers)
+		}
+	}
+	o.Target = "[::1]:9092"
+	var usage *UsageError
+	if _, err := Bazel(t.Context(), o, nil); !errors.As(err, &usage) {
+		t.Errorf("an IPv6 target with IPv4 sources: %v, want a usage error", err)
+	}
+}
+
 func TestAHealthyCacheKeepsEveryPromise(t *testing.T) {
 	for _, scenario := range []string{"writers", "stalled", "readers", "tenants", "burst", "quiet", "tail"} {
 		t.Run(scenario, func(t *testing.T) {
