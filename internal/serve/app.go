@@ -5,7 +5,7 @@
 // things begin and stop:
 //
 //	Build   kernel ─ gates and lines ─ services        nothing is opened, created or started: the plan is the server's own
-//	Run     plan proved ─ directory locked ─ store ─ listeners ─ ready
+//	Run     plan proved ─ addresses bound ─ directory locked ─ store ─ listeners served ─ ready
 //	end     not ready ─ no new work ─ calls drained, bounded by grace ─ workers ─ store ─ lock
 package serve
 
@@ -123,7 +123,7 @@ func (a *App) buildAdmin(guard *hostguard.Guard) (err error) {
 		return err
 	}
 	registry := metrics.New(metrics.Sources{
-		Status: a.kernel.Status,
+		Status: a.status,
 		RPC:    func() metrics.RPC { return rpcMetrics(a.grpc.Stats()) },
 		Store:  a.store.metrics,
 		Bazel:  func() metrics.Bazel { return bazelMetrics(a.bazel.Counters(), a.cache.Counts()) },
@@ -131,7 +131,7 @@ func (a *App) buildAdmin(guard *hostguard.Guard) (err error) {
 	})
 	a.probe = newProbe(a.cfg.Store.Path, a.log)
 	a.ready = newReadiness(a.probe.failing)
-	a.admin = newAdminServer(newAdmin(a.ready, registry.Handler(), func() any { return a.kernel.Status() }, guard), a.log)
+	a.admin = newAdminServer(newAdmin(a.ready, registry.Handler(), func() any { return a.status() }, guard), a.log)
 	addAdminLines(a.kernel, a.adminGate)
 	return nil
 }
@@ -143,6 +143,15 @@ func (a *App) buildStore() {
 		a.storeOptions.MaxBlobs = autoMaxBlobs(a.storeOptions.MaxSize, a.kernel.Plan())
 	}
 	a.store.addIndexLine(a.kernel, a.storeOptions.MaxBlobs)
+}
+
+// status is the kernel's, and what is the matter for as long as it is.
+func (a *App) status() levee.Status {
+	s := a.kernel.Status()
+	if text := a.store.warning(); text != "" {
+		s.Warnings = append(s.Warnings, text)
+	}
+	return s
 }
 
 // Warn adds a standing warning, shown in the log, in Status and in metrics.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -27,15 +28,22 @@ func (a *App) Run(ctx context.Context) error {
 		return err
 	}
 	a.tellEnvironment()
+	l, err := a.listen() // before the store: a start that finds a port in use leaves no directory behind
+	if err != nil {
+		return err
+	}
 	if err := a.store.open(a.storeOptions); err != nil {
+		l.close()
 		return fmt.Errorf("%s: %w", a.cfg.Describe("store.path"), err)
 	}
-	l, err := a.listen()
-	if err != nil {
-		return errors.Join(err, a.store.disk.Close())
-	}
 	a.announce(l)
-	return errors.Join(a.serve(ctx, l), a.store.disk.Close())
+	err = errors.Join(a.serve(ctx, l), a.store.disk.Close())
+	if err != nil {
+		a.log.Error("stopped", "error", err.Error())
+	} else {
+		a.log.Info("stopped")
+	}
+	return err
 }
 
 // serve runs workers and listeners. They are two groups, because the workers must outlive the calls that need them:
@@ -154,12 +162,21 @@ func (a *App) listenError(path string, err error) error {
 // announce prints what a person wants to see and to paste.
 func (a *App) announce(l listeners) {
 	fmt.Fprintf(a.out, "%s\nServing a Bazel remote cache from %s. Paste one of:\n\n", a.Plan(), a.cfg.Store.Path)
-	fmt.Fprintf(a.out, "  bazel build --remote_cache=grpc://%s //...\n", l.grpc.Addr())
-	fmt.Fprintf(a.out, "  bazel build --remote_cache=http://%s //...\n\n", l.http.Addr())
-	fmt.Fprintf(a.out, "Health, metrics and status: http://%s\n", l.admin.Addr())
+	fmt.Fprintf(a.out, "  bazel build --remote_cache=grpc://%s //...\n", pasted(l.grpc.Addr()))
+	fmt.Fprintf(a.out, "  bazel build --remote_cache=http://%s //...\n\n", pasted(l.http.Addr()))
+	fmt.Fprintf(a.out, "Health, metrics and status: http://%s\n", pasted(l.admin.Addr()))
 	for _, warning := range a.publicity() {
 		a.kernel.Warn(warning)
 	}
+}
+
+// pasted is an address that a client can connect to. The wildcard is none; the loopback address is one on this machine,
+// whatever its name resolves to.
+func pasted(addr net.Addr) string {
+	if t, ok := addr.(*net.TCPAddr); ok && t.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(t.Port))
+	}
+	return addr.String()
 }
 
 // tellEnvironment tells an operator who has tuned the collector by hand what came of it. GOMEMLIMIT is the plan's to set:

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -274,6 +275,63 @@ func TestAConnectionThatIsOneTooManyIsLogged(t *testing.T) {
 		}
 		record := regexp.MustCompile(`"proto":"` + proto + `","method":"connect".*"key":"127.0.0.1"`)
 		eventually(t, proto+"'s record", func() bool { return record.MatchString(s.log.String()) })
+	}
+}
+
+func TestAPortInUseLeavesNoDirectoryBehind(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, flag := range []string{"listen-grpc", "listen-http", "listen-admin"} {
+		flags := map[string]string{
+			"memory-limit": "512MiB", "store-path": t.TempDir() + "/store",
+			"listen-grpc": "127.0.0.1:0", "listen-http": "127.0.0.1:0", "listen-admin": "127.0.0.1:0",
+		}
+		flags[flag] = l.Addr().String()
+		if err := build(t, flags).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "in use") {
+			t.Errorf("%s: %v", flag, err)
+		}
+		if _, err := os.Stat(flags["store-path"]); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: the directory: %v", flag, err)
+		}
+	}
+}
+
+func TestWildcardAddressesAreAnnouncedAsOnesToConnectTo(t *testing.T) {
+	s := run(t, map[string]string{"listen-grpc": "[::]:0", "listen-http": "0.0.0.0:0"})
+	for _, addr := range []string{s.grpc, s.cache} {
+		if !strings.HasPrefix(addr, "127.0.0.1:") {
+			t.Errorf("announced: %s", addr)
+		}
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+}
+
+func TestTheLastRecordSaysThatTheServerHasStopped(t *testing.T) {
+	s := run(t, nil)
+	s.stop()
+	if err := s.wait(); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(s.log.String()), "\n")
+	if last := lines[len(lines)-1]; !strings.Contains(last, `"msg":"stopped"`) {
+		t.Error(last)
+	}
+}
+
+func TestStatusWarnsWhileTheStoreShedsWrites(t *testing.T) {
+	s := run(t, map[string]string{"store-min-free": "1000TiB", "store-max-size": "1GiB"})
+	eventually(t, "the warning", func() bool {
+		return slices.ContainsFunc(s.app.status().Warnings, func(w string) bool { return strings.Contains(w, "min_free") })
+	})
+	if calm := run(t, nil).app.status().Warnings; len(calm) != 0 {
+		t.Errorf("warnings of a server that is well: %q", calm)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // lateStore is the store's place in the services from Build on; the store itself comes when Run opens it, which is
-// before there is a listener that could bring work. So a plan can be made without touching the disk.
+// before a listener is served that could bring work. So a plan can be made without touching the disk.
 type lateStore struct {
 	blobstore.Store // nil until open
 
@@ -29,6 +29,18 @@ func (s *lateStore) Stats() blobstore.Stats {
 		return blobstore.Stats{}
 	}
 	return s.disk.Stats()
+}
+
+// warning is what an operator should know of the store now; "" is nothing.
+func (s *lateStore) warning() string {
+	switch s.Stats().Shedding {
+	case "":
+		return ""
+	case "min_free":
+		return "the store sheds writes (min_free): the file system has less free than store.min_free; remove other files, or lower it"
+	default:
+		return "the store sheds writes (disk_full): the file system, or its quota, is full; remove other files, or lower store.max_size"
+	}
 }
 
 func (s *lateStore) metrics() metrics.Store {
