@@ -112,3 +112,20 @@ func TestAStoreThatEndsOnTheDiskThatWasFullWhenItBeganLosesNothing(t *testing.T)
 	wantBlob(t, d, k, data)
 	must(t, d.Close())
 }
+
+func TestAStoreThatOpensOnAFullDiskKeepsWhatItHasWhenThereIsRoomAgain(t *testing.T) {
+	fs := newMemFS()
+	o := Options{FS: fs, Dir: "store", MaxBlobs: 1000, boot: "b"}
+	d := openAgain(t, o)
+	k, data := put(t, d, 5000, 1)
+	must(t, d.Close())
+	fs.free = 0
+	d = openAgain(t, o)
+	fs.free = 1 << 39
+	d.space.next.Store(0)
+	for i := range 20 {
+		put(t, d, 50_000, 2+i)
+	}
+	wantBlob(t, d, k, data)
+	must(t, d.Close())
+}

@@ -24,7 +24,7 @@ const (
 )
 
 // sizeDefaults computes the limits that depend on the disk. The store's own bytes count as free, else every restart
-// would halve what is left. A store that is there already may open on a full disk, and keeps what it has.
+// would halve what is left. A store that is there already may open on a full disk.
 func (d *Disk) sizeDefaults(known bool) error {
 	free, total, err := d.fs.Free(d.opts.Dir)
 	if err != nil {
@@ -36,8 +36,9 @@ func (d *Disk) sizeDefaults(known bool) error {
 	if d.opts.MaxSize == 0 {
 		d.opts.MaxSize = min(defaultMaxSize, (free+d.mu.used)/2)
 		if known && free < d.opts.MinFree {
-			// Others may empty the disk while we run, and the floor protects it.
-			d.opts.MaxSize = min(defaultMaxSize, max(d.mu.used, total/20))
+			// Somebody else fills the disk, and may empty it while we run: half of what is left would make us evict what we
+			// hold as soon as writes are taken again. Until then the floor protects the disk.
+			d.opts.MaxSize = min(defaultMaxSize, max(d.mu.used, total/2))
 		}
 		if d.opts.MaxSize < 2*block {
 			return fmt.Errorf("the file system has %d bytes free: make room, or choose another directory", free)
