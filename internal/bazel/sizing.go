@@ -200,7 +200,10 @@ func (o *Options) makeGates(k *levee.Kernel) (g gates, err error) {
 // writesPerKey is what of the write gate one key may have: max_writes is for all keys together. The rest is small, since one
 // build is most often alone, but there is room for another's write in it whatever the first one's clients are stuck in.
 func (o *Options) writesPerKey(limit int64) int64 {
-	return max(limit-max(limit/16, o.identityCost()), half(limit), 1)
+	if rest := max(limit/16, o.identityCost()); rest < limit {
+		return limit - rest
+	}
+	return limit // of a single write nothing can be kept
 }
 
 // half is what one key may have of a gate while there is another.
