@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ type Disk struct {
 	unclean bool   // files and index may disagree: Run sweeps
 
 	reads, writes slots
+	sums          slots // for hashing; never held together with another
 	space         space
 	active        atomic.Int64 // uploads being written
 	forgotten     atomic.Uint64
@@ -80,7 +82,8 @@ func OpenDisk(o Options) (*Disk, error) {
 		b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // absent: every start counts as a reboot
 		o.boot = strings.TrimSpace(string(b))
 	}
-	d := &Disk{opts: o, fs: o.FS, log: o.Logger, lead: make(slots, 1), begun: make(chan struct{}), reads: make(slots, o.IOSlots), writes: make(slots, o.IOSlots)}
+	d := &Disk{opts: o, fs: o.FS, log: o.Logger, lead: make(slots, 1), begun: make(chan struct{}),
+		reads: make(slots, o.IOSlots), writes: make(slots, o.writeSlots()), sums: make(slots, runtime.GOMAXPROCS(0))}
 	d.mu.uploads.init()
 	d.mu.batch = newBatch()
 	if err := d.fs.MkdirAll(o.Dir); err != nil {

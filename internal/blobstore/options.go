@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"time"
 )
 
@@ -69,7 +70,9 @@ type Options struct {
 
 	// IOSlots bounds the threads that a stalled disk can pin: so many reads and, apart from them so that reads go on
 	// while writes stall, so many writes, removals and renames. Too low: a fast disk idles. Too high: a slow disk
-	// pins threads. 0 is 64 of each.
+	// pins threads. 0 is 64 for reads and for writes that are flushed; writes that end in the page cache are work for a
+	// processor, not for a disk, and more than 16 of them (or 4 for each processor) would only be threads that keep
+	// others from running.
 	IOSlots int
 
 	// FS is where bytes go; nil is the operating system. Tests put slow, full and failing disks here.
@@ -129,6 +132,14 @@ func (o *Options) setDefaults() {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+}
+
+// writeSlots is for options that have their defaults.
+func (o *Options) writeSlots() int {
+	if o.Durability == Fsync || o.IOSlots != defaultIOSlots {
+		return o.IOSlots
+	}
+	return min(o.IOSlots, max(16, 4*runtime.GOMAXPROCS(0)))
 }
 
 // charged is what a blob of so many bytes counts against MaxSize.

@@ -124,14 +124,34 @@ func (u *upload) Write(b []byte) (int, error) {
 		u.discard()
 		return 0, err
 	}
+	if err := u.sum(b); err != nil {
+		u.err = err
+		u.discard()
+		return 0, err
+	}
+	u.written.Store(end)
+	return len(b), nil
+}
+
+// sum hashes what was stored. Callers that wait for a slot are not ready to run, so what else becomes ready, such as a
+// health check, is not the last of hundreds in the scheduler's queue.
+func (u *upload) sum(b []byte) error {
+	if len(b) >= sumSlotMin {
+		if err := u.d.sums.acquire(u.ctx); err != nil {
+			return err
+		}
+		defer u.d.sums.release()
+	}
 	if u.digest != nil {
 		u.digest.Write(b)
 	} else {
 		u.crc = crc32.Update(u.crc, castagnoli, b)
 	}
-	u.written.Store(end)
-	return len(b), nil
+	return nil
 }
+
+// sumSlotMin is from where on hashing takes a slot: 4 KiB take some 3 µs.
+const sumSlotMin = 4 << 10
 
 func (u *upload) store(b []byte, at, end int64) error {
 	if err := u.d.room(); err != nil {
