@@ -29,6 +29,7 @@ type Disk struct {
 
 	reads, writes slots
 	sums          slots // for hashing; never held together with another
+	evictors      slots // for making room, see reserve; taken before writes
 	space         space
 	active        atomic.Int64 // uploads being written
 	forgotten     atomic.Uint64
@@ -83,7 +84,8 @@ func OpenDisk(o Options) (*Disk, error) {
 		o.boot = strings.TrimSpace(string(b))
 	}
 	d := &Disk{opts: o, fs: o.FS, log: o.Logger, lead: make(slots, 1), begun: make(chan struct{}),
-		reads: make(slots, o.IOSlots), writes: make(slots, o.writeSlots()), sums: make(slots, runtime.GOMAXPROCS(0))}
+		reads: make(slots, o.IOSlots), writes: make(slots, o.writeSlots()), sums: make(slots, runtime.GOMAXPROCS(0)),
+		evictors: make(slots, evictorSlots)}
 	d.mu.uploads.init()
 	d.mu.batch = newBatch()
 	if err := d.fs.MkdirAll(o.Dir); err != nil {

@@ -19,6 +19,8 @@ func victimOf(e *entry) victim {
 }
 
 const (
+	// evictorSlots is how many calls make room at once.
+	evictorSlots = 8
 	// victimsAtOnce bounds what one call takes out before it removes the files.
 	victimsAtOnce = 128
 	// maxFailed is how many files may resist removal before nothing more is evicted. A few are somebody's doing, and
@@ -33,18 +35,41 @@ var errStuck = errors.New("blob store: files cannot be removed to make room; is 
 // the index, then their files go, and only then do their bytes count as free. A declared size reserves nothing, so it
 // evicts nothing.
 func (d *Disk) reserve(ctx context.Context, n int64) error {
+	d.mu.Lock()
+	ok := d.reserveLocked(n)
+	d.mu.Unlock()
+	if ok {
+		return nil
+	}
+	// Whatever becomes free wakes all who make room: were that every upload of a full store, each removal would make
+	// hundreds of them ready to run for nothing. The others wait here, in order.
+	if err := d.evictors.acquire(ctx); err != nil {
+		return err
+	}
+	defer d.evictors.release()
+	return d.makeRoom(ctx, n)
+}
+
+func (d *Disk) reserveLocked(n int64) bool {
+	if d.mu.closed || d.mu.used+d.mu.reserved+d.mu.stuck+d.mu.unlinking+n > d.opts.MaxSize {
+		return false
+	}
+	d.mu.reserved += n
+	return true
+}
+
+func (d *Disk) makeRoom(ctx context.Context, n int64) error {
 	for {
 		d.mu.Lock()
 		if d.mu.closed {
 			d.mu.Unlock()
 			return ErrClosed
 		}
-		kept := d.mu.used + d.mu.reserved + d.mu.stuck
-		if kept+d.mu.unlinking+n <= d.opts.MaxSize {
-			d.mu.reserved += n
+		if d.reserveLocked(n) {
 			d.mu.Unlock()
 			return nil
 		}
+		kept := d.mu.used + d.mu.reserved + d.mu.stuck
 		need := kept + n - d.opts.MaxSize
 		if need > 0 && d.stuckLocked() {
 			d.mu.Unlock()
