@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -129,7 +130,7 @@ func TestFourThousandStreamsForFiveMinutesStayUnderAGibibyte(t *testing.T) {
 		"--bazel-max-writes", "2500", "--bazel-max-streams", "6000", "--bazel-write-wait", "1s")
 	var flat int64
 	for _, offered := range []int{4000, 8000} {
-		stop := watch(t, s)
+		stop, probes := watch(t, s), probe(t, s)
 		// From one address the gate would not be full: part of it is kept for others.
 		r := rig.Storm(t, s, "--writers", strconv.Itoa(offered), "--connections", "100", "--addresses", "4", "--blob-size", "256KiB",
 			"--blobs-per-writer", "1000000", "--duration", "5m", "--call-timeout", "60s")
@@ -155,12 +156,44 @@ func TestFourThousandStreamsForFiveMinutesStayUnderAGibibyte(t *testing.T) {
 		if early, late := meanRSS(samples[len(samples)/5:2*len(samples)/5]), meanRSS(samples[4*len(samples)/5:]); late > early+early/10 {
 			t.Errorf("RSS is not flat in time: %d MiB after a minute, %d MiB at the end", early/mib, late/mib)
 		}
-		if p99 := r.Server.Readyz.P99; p99 > 250*time.Millisecond {
+		if p99 := probes(); p99 > 250*time.Millisecond {
 			t.Errorf("/readyz p99 was %s", p99)
 		}
 	}
 	if n := closeWait(t, s.PID()); n > 0 {
 		t.Errorf("%d sockets are left in CLOSE-WAIT", n)
+	}
+}
+
+// probe asks /readyz ten times a second, from a process that does not offer the load: the generator's own probes wait for
+// the generator. The func returned ends it and tells the p99.
+func probe(t *testing.T, s *rig.Server) (stop func() time.Duration) {
+	t.Helper()
+	quit, done := make(chan struct{}), make(chan struct{})
+	var took []time.Duration
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(100 * time.Millisecond); ; {
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+			}
+			began := time.Now()
+			resp, err := http.Get("http://" + s.Admin + "/readyz")
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			resp.Body.Close()
+			took = append(took, time.Since(began))
+		}
+	}()
+	return func() time.Duration {
+		close(quit)
+		<-done
+		slices.Sort(took)
+		return took[len(took)*99/100]
 	}
 }
 
@@ -199,48 +232,17 @@ func closeWait(t *testing.T, pid int) (n int) {
 	return n
 }
 
-// The plan is honest at each size: each hostile client peaks within its account, no account is more than half as large
-// again as its own adversary needs, and all at once stay under the limit.
-func TestThePlanIsHonestToHostileClients(t *testing.T) {
+// All hostile clients at once stay under the limit. Whether each account is what its own adversary needs is
+// TestEachAccountOfThePlanTakesWhatItSays's.
+func TestAllHostileClientsAtOnceStayUnderTheLimit(t *testing.T) {
 	for _, limit := range []string{"512MiB", "1GiB", "4GiB"} {
-		t.Run(limit, func(t *testing.T) {
-			s := rig.Start(t, t.TempDir(), "--memory-limit", limit)
-			r := rig.Storm(t, s, append([]string{"--scenario", "hostile"}, hostile...)...)
-			kept(t, r)
-			for account, scenario := range adversaries {
-				plan, peak := r.Server.Plan[account], peakOf(r, scenario, account)
-				if plan == 0 || peak == 0 {
-					t.Errorf("account %s: plan %d, peak %d under %s", account, plan, peak, scenario)
-				} else if plan > peak+peak/2 {
-					t.Errorf("account %s: its line of %d KiB is more than 1.5 times the %d KiB that %s needs", account, plan/1024, peak/1024, scenario)
-				}
-			}
-			together(t, s)
-		})
+		t.Run(limit, func(t *testing.T) { together(t, rig.Start(t, t.TempDir(), "--memory-limit", limit)) })
 	}
 }
 
 // hostile is the size of each hostile scenario: the figures of the acceptance.
 var hostile = []string{"--duration", "60s", "--connections", "40", "--writers", "4000", "--stalled", "4000", "--stall-after", "1MiB",
 	"--readers", "1000", "--read-size", "64MiB", "--idle", "5000"}
-
-// adversaries says which hostile client fills which account.
-var adversaries = map[string]string{
-	"streams":      "stalled-uploads",
-	"write":        "stalled-uploads",
-	"batch_update": "batches",
-	"read":         "slow-readers",
-	"connections":  "idle",
-}
-
-func peakOf(r *storm.Report, scenario, account string) int64 {
-	for _, s := range r.Sections {
-		if s.Name == scenario && s.Memory != nil {
-			return s.Memory.Accounts[account]
-		}
-	}
-	return 0
-}
 
 // together runs all hostile clients at once.
 func together(t *testing.T, s *rig.Server) {
