@@ -91,18 +91,18 @@ type Bazel struct {
 	MaxStreamsPerConnection int `hcl:"max_streams_per_connection" default:"auto" min:"1" help:"gRPC calls open at once on one connection; the rest waits in the client. auto: 200, or max_streams if that is less."`
 
 	// MaxConnections bounds connections of the gRPC and of the HTTP listener, each. Those above are closed at once.
-	MaxConnections int `hcl:"max_connections" default:"auto" min:"1" help:"Connections of the gRPC and of the HTTP listener, each; surplus ones are closed at once."`
+	MaxConnections int `hcl:"max_connections" default:"auto" min:"1" help:"Connections of the gRPC and of the HTTP listener, each; surplus ones are closed at once. One client gets 7/8 of them while it is alone, half while another is there."`
 
 	// DoorWindow is what a call may send before it is admitted, so it is what a waiting call costs. Too low and a
 	// batch that fits needs another round trip; higher multiplies with max_streams.
-	DoorWindow Bytes `hcl:"door_window" default:"16KiB" min:"1024" max:"2147483647" help:"Bytes that a call may send before it is admitted."`
+	DoorWindow Bytes `hcl:"door_window" default:"16KiB" min:"1024" max:"2147483647" help:"Memory of what a call may send before it is admitted; the window announced is a little smaller, so that it fits however it arrives."`
 
 	// Window is what an admitted write may have in flight. One upload's speed is window ÷ round-trip time, so too low
 	// makes long lines slow; higher admits fewer writes at once.
 	Window Bytes `hcl:"window" default:"auto" min:"1024" max:"2147483647" help:"Bytes that an admitted write may have in flight; one upload's speed is window / round-trip time."`
 
 	// MaxWrites is the number of plain writes admitted at once; a compressed one costs as much as several.
-	MaxWrites int `hcl:"max_writes" default:"auto" min:"1" help:"Plain writes admitted at once; a compressed one counts as several."`
+	MaxWrites int `hcl:"max_writes" default:"auto" min:"1" help:"Plain writes admitted at once; a compressed one counts as several. One client gets 15/16 of them while it is alone, half while another is there."`
 
 	// WriteWait is the longest time that a write may queue. Bazel gives a call 60 s in all, so near that every
 	// queued write becomes a retry.
@@ -116,7 +116,7 @@ type Bazel struct {
 
 	// ReadStall cuts a write or a read that makes no progress for so long, and frees its permit. Too short cuts clients
 	// behind a bad line; longer lets stalled clients pin the gates.
-	ReadStall time.Duration `hcl:"read_stall" default:"60s" help:"A write or read without progress for so long is cut."`
+	ReadStall time.Duration `hcl:"read_stall" default:"60s" help:"A write or read without progress for so long is cut; a write that brings less than 4 KiB in that time makes none."`
 
 	// MessageWait cuts a call of one message that has not arrived whole after so long.
 	MessageWait time.Duration `hcl:"message_wait" default:"10s" help:"A batch or look-up whose message is not complete after so long is cut."`
