@@ -48,14 +48,14 @@ func tail(ctx context.Context, r *run) ([]*tally, error) {
 // build executes the actions, Jobs at a time, and uploads behind them.
 func (r *run) build(ctx context.Context, p *pool, t *tally) error {
 	var actions, uploads sync.WaitGroup
-	todo := make(chan int, r.o.Actions)
+	left := make(chan int, r.o.Actions)
 	for i := range r.o.Actions {
-		todo <- i
+		left <- i
 	}
-	close(todo)
+	close(left)
 	for range r.o.Jobs {
 		actions.Go(func() {
-			for i := range todo {
+			for i := range left {
 				if !sleep(ctx, r.o.ActionTime) {
 					return
 				}
