@@ -24,21 +24,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// connect is a client of s that ends with the test.
-func connect(t *testing.T, s *rig.Server) *cases.Client {
-	t.Helper()
-	c, err := cases.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
-}
-
 func TestEveryCaseHolds(t *testing.T) {
 	dir := t.TempDir()
 	s := rig.Start(t, dir, "--memory-limit", "512MiB")
-	c := connect(t, s)
+	c := cases.Connect(t, s)
 	for i, check := range cases.All() {
 		t.Run(check.Name, func(t *testing.T) {
 			if err := check.Run(c.For(i + 1)); err != nil {
@@ -66,7 +55,7 @@ func TestCaseO5EveryCaseHoldsWithEveryLimitAtOne(t *testing.T) {
 	for _, clients := range []int{1, 2, 20} {
 		t.Run(fmt.Sprint(clients), func(t *testing.T) {
 			s := rig.Start(t, t.TempDir(), ones...)
-			shared := connect(t, s)
+			shared := cases.Connect(t, s)
 			dog := newWatchdog(t, s)
 			var wg sync.WaitGroup
 			for i := range clients {
@@ -122,7 +111,7 @@ func (w watchdog) progress() {
 func TestCaseB4ACutOffUploadLeavesNoTemporaryFile(t *testing.T) {
 	dir := t.TempDir()
 	s := rig.Start(t, dir)
-	c := connect(t, s)
+	c := cases.Connect(t, s)
 	for _, check := range cases.All() {
 		if strings.HasPrefix(check.Name, "B4 ") {
 			if err := check.Run(c.For(1)); err != nil {
@@ -162,7 +151,7 @@ func TestCaseB11HeldUploadsEndOneWayOrTheOtherAndTheBooksAgree(t *testing.T) {
 	const limit, size = 64 * mib, 8 * mib
 	dir := t.TempDir()
 	s := rig.Start(t, dir, "--store-max-size", "64MiB")
-	c := connect(t, s)
+	c := cases.Connect(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var held []bspb.ByteStream_WriteClient
@@ -249,7 +238,7 @@ func books(t *testing.T, s *rig.Server) (b [2]float64) {
 func TestCaseB17AFileThatWasRemovedIsAMissAndNotAnError(t *testing.T) {
 	dir := t.TempDir()
 	s := rig.Start(t, dir)
-	c := connect(t, s)
+	c := cases.Connect(t, s)
 	b := c.Blob(50_000)
 	if _, err := c.WriteOnce(t.Context(), c.UploadName(b), b); err != nil {
 		t.Fatal(err)
@@ -291,7 +280,7 @@ func get(t *testing.T, s *rig.Server, b []byte) (code int, body []byte) {
 // B19: what is too large is refused before its body, in words that have both sizes.
 func TestCaseB19ATooLargeBlobIsRefusedBeforeItsBody(t *testing.T) {
 	s := rig.Start(t, t.TempDir(), "--bazel-max-blob", "1MiB")
-	c := connect(t, s)
+	c := cases.Connect(t, s)
 	b := c.Blob(7)
 	for _, expect := range []string{"Expect: 100-continue\r\n", ""} {
 		conn, err := net.Dial("tcp", s.HTTP)
@@ -336,7 +325,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 // O11: fifty frames of 33 KB that hold a gibibyte each are refused for a few megabytes.
 func TestCaseO11FiftyBombsAtOnceTakeLittleMemory(t *testing.T) {
 	s := rig.Start(t, t.TempDir(), "--memory-limit", "512MiB")
-	c := connect(t, s)
+	c := cases.Connect(t, s)
 	frame := cases.Bomb()
 	before := s.PeakRSS()
 	var wg sync.WaitGroup

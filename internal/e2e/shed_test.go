@@ -25,7 +25,7 @@ import (
 // B17 a: without a free descriptor a stored blob is there or the server is busy, and never missing.
 func TestCaseB17WithoutDescriptorsABlobIsNotMissing(t *testing.T) {
 	s := rig.Start(t, t.TempDir(), "--memory-limit", "512MiB")
-	c := connect(t, s)
+	c := cases.Connect(t, s)
 	b := c.Blob(200_000)
 	if _, err := c.WriteOnce(t.Context(), c.UploadName(b), b); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestCaseB17WithoutDescriptorsABlobIsNotMissing(t *testing.T) {
 // O6: what a write that is shed costs, in time and on the wire, while every permit is taken and nobody may queue.
 func TestCaseO6AShedIsCheap(t *testing.T) {
 	s := rig.Start(t, t.TempDir(), "--memory-limit", "512MiB", "--bazel-max-writes", "1", "--bazel-write-queue", "1", "--bazel-write-wait", "1ms")
-	holder := connect(t, s)
+	holder := cases.Connect(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	b := holder.Blob(100_000)

@@ -22,17 +22,6 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// connect is a client of s that ends with the test.
-func connect(t *testing.T, s *rig.Server) *cases.Client {
-	t.Helper()
-	c, err := cases.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
-}
-
 func store(t *testing.T, c *cases.Client, size int) []byte {
 	t.Helper()
 	b := c.Blob(size)
@@ -76,7 +65,7 @@ func TestCaseB2ASlowDiskShedsWritesAndKeepsThreadsAndReads(t *testing.T) {
 	d := newDisk(t, 512*mib)
 	s := rig.Start(t, filepath.Join(d.dir, "data"), "--memory-limit", "512MiB", "--store-max-size", "128MiB", "--store-min-free", "1MiB",
 		"--store-durability", "fsync", "--bazel-max-writes", "32", "--bazel-write-wait", "2s")
-	c := connect(t, s)
+	c := cases.Connect(t, s)
 	for range 120 {
 		store(t, c, mib)
 	}
@@ -172,7 +161,7 @@ func TestCaseB11AFullDiskShedsWritesKeepsReadsAndNothingPartial(t *testing.T) {
 	flags := []string{"--store-max-size", "1GiB", "--store-min-free", "1", "--store-max-blobs", "10000"}
 	dir := filepath.Join(d.dir, "data")
 	s := rig.Start(t, dir, flags...)
-	c := connect(t, s)
+	c := cases.Connect(t, s)
 	var kept [][]byte
 	var full error
 	for range 200 {
@@ -203,7 +192,7 @@ func TestCaseB11AFullDiskShedsWritesKeepsReadsAndNothingPartial(t *testing.T) {
 	readAll("on the full disk")
 	s.Kill()
 	s = rig.Start(t, dir, flags...)
-	c = connect(t, s)
+	c = cases.Connect(t, s)
 	readAll("after kill -9 and a restart")
 	if n, err := s.Metric("levee_store_blobs"); err != nil || int(n) != len(kept) {
 		t.Errorf("after the restart there are %v blobs, %v; want %d", n, err, len(kept))
@@ -224,7 +213,7 @@ func TestCaseB17ADirectoryThatCannotBeReadIsAnErrorAndNotAMiss(t *testing.T) {
 	}
 	reachable(t, d.dir)
 	s := rig.StartUnder(t, []string{"setpriv", "--reuid", fmt.Sprint(nobody), "--regid", fmt.Sprint(nobody), "--clear-groups", "--pdeathsig", "KILL"}, dir)
-	c := connect(t, s)
+	c := cases.Connect(t, s)
 	b := store(t, c, 50_000)
 	shards, err := filepath.Glob(filepath.Join(dir, "cas", "*"))
 	if err != nil || len(shards) == 0 {
@@ -324,7 +313,7 @@ func TestCaseO8AStalledDiskUnderTenThousandUploadsKeepsTheMemoryBound(t *testing
 	if slow.Load() > probes.Load()/20 {
 		t.Errorf("%d of %d probes of /livez took over 100 ms", slow.Load(), probes.Load())
 	}
-	b := store(t, connect(t, s), mib)
+	b := store(t, cases.Connect(t, s), mib)
 	if code, _, _, err := s.Get("/livez"); err != nil || code != http.StatusOK || len(b) != mib {
 		t.Errorf("/livez: %d, %v", code, err)
 	}

@@ -119,7 +119,7 @@ func TestCaseB9ABlobLargerThanMemoryGoesInAndOut(t *testing.T) {
 	const size, rate = 1 << 30, 5e6
 	d := newDisk(t, 4<<30)
 	s := rig.StartUnder(t, newGroup(t, 256*mib).by(), filepath.Join(d.dir, "data"), "--store-max-size", "3GiB", "--store-min-free", "1MiB")
-	c := connect(t, s)
+	c := cases.Connect(t, s)
 	zeros, other := pattern{0, size}, pattern{1, size}
 	zerosHash, otherHash := zeros.hash(t), other.hash(t)
 	if err := zeros.write(t.Context(), c, zerosHash); err != nil {
@@ -191,7 +191,7 @@ func TestCaseB1AThousandSlowReadersDoNotFillMemory(t *testing.T) {
 	if err := big.put(s, hash); err != nil {
 		t.Fatal(err)
 	}
-	small := store(t, connect(t, s), 8)
+	small := store(t, cases.Connect(t, s), 8)
 
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()

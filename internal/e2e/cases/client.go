@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -41,6 +42,17 @@ type Client struct {
 
 // patience is how long a call is asked for again while it is shed.
 const patience = time.Minute
+
+// Connect is New for a test, which ends the client with it.
+func Connect(t testing.TB, s *rig.Server) *Client {
+	t.Helper()
+	c, err := New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
 
 // New connects to s.
 func New(s *rig.Server) (*Client, error) {
