@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/leveehq/levee/internal/blobstore"
 	"github.com/leveehq/levee/internal/shedcode"
 )
 
@@ -62,6 +61,7 @@ func (s *Service) batchRead(c *call) error {
 		}
 		defer p.Release()
 	}
+	r.room.left = r.total
 	for i := range r.digests {
 		if err := s.batchReadBlob(c, r, &r.digests[i]); err != nil {
 			return err
@@ -76,7 +76,25 @@ type batchReadCall struct {
 	digests  []digest
 	zstd     bool // the client accepts it
 	total    int64
+	room     blobRoom
 	response parts
+}
+
+// blobRoom is the memory for all blobs of a response, in one piece: apart, each would be rounded up to whole pages, by up to a
+// quarter. It is not taken before there is a blob to read into it.
+type blobRoom struct {
+	left int64 // bytes of the blobs that are still to come
+	free []byte
+}
+
+// next is room for the next blob, of n bytes.
+func (m *blobRoom) next(n int64) []byte {
+	if m.free == nil {
+		m.free = make([]byte, m.left)
+	}
+	b := m.free[:n:n]
+	m.free = m.free[n:]
+	return b
 }
 
 func (s *Service) batchReadRequest(c *call, n int64) (*batchReadCall, error) {
@@ -137,7 +155,7 @@ func (r *batchReadCall) compressors(f *fields, typ protowire.Type) error {
 // batchReadBlob adds one blob, or the status that says why not, to the response: repeated Response { Digest digest = 1;
 // bytes data = 2; Compressor compressor = 4; google.rpc.Status status = 3 } = 1. Its error ends the call.
 func (s *Service) batchReadBlob(c *call, r *batchReadCall, d *digest) error {
-	data, compressor, err := s.fetchBlob(c, *d, r.zstd)
+	data, compressor, err := s.fetchBlob(c, *d, &r.room, r.zstd)
 	if err != nil && c.ctx().Err() != nil {
 		return err
 	}
@@ -177,34 +195,29 @@ func (s *Service) batchReadBlob(c *call, r *batchReadCall, d *digest) error {
 	return nil
 }
 
-// fetchBlob reads a whole blob, compressed if that is wanted and shorter.
-func (s *Service) fetchBlob(c *call, d digest, compressed bool) ([]byte, repb.Compressor_Value, error) {
+// fetchBlob reads a whole blob into the next part of m, compressed if that is wanted and shorter.
+func (s *Service) fetchBlob(c *call, d digest, m *blobRoom, compressed bool) ([]byte, repb.Compressor_Value, error) {
 	if d.empty() {
 		return nil, 0, nil
 	}
 	blob, err := s.openBlob(c, d)
 	if err != nil {
+		m.left -= d.size
 		return nil, 0, err
 	}
 	defer blob.Close()
-	data, err := readBlob(blob, d)
-	if err != nil || !compressed || d.size < compressFrom {
-		return data, 0, err
+	data := m.next(d.size)
+	if n, err := blob.ReadAt(data, 0); err != nil && (err != io.EOF || int64(n) < d.size) {
+		return nil, 0, readError(d, noEOF(err))
+	}
+	if !compressed || d.size < compressFrom {
+		return data, 0, nil
 	}
 	data, shorter, err := s.zstd.shrink(c.ctx(), &cpuSlot{c: c}, data)
 	if shorter {
 		return data, repb.Compressor_ZSTD, err
 	}
 	return data, 0, err
-}
-
-// readBlob reads a blob whose size a permit covers.
-func readBlob(blob blobstore.Blob, d digest) ([]byte, error) {
-	data := make([]byte, d.size)
-	if n, err := blob.ReadAt(data, 0); err != nil && (err != io.EOF || int64(n) < d.size) {
-		return nil, readError(d, noEOF(err))
-	}
-	return data, nil
 }
 
 // noEOF: an end before the size that the store says is trouble on the disk, not an end.

@@ -73,13 +73,13 @@ func TestAnAdmittedWriteTakesWhatItsPermitSays(t *testing.T) {
 	defer close(store.release)
 	const n = 40
 	first := message(t, &bytestream.WriteRequest{ResourceName: fmt.Sprintf("uploads/u/blobs/%s/%d", hashP, 64*mib), Data: make([]byte, 10*mib)})
-	full := int64(0)                 // what lies in windows
-	wanted := r.s.opt.Window * 5 / 8 // credit for the rest may not have been worth a frame yet
+	full := int64(0)                        // what lies in windows
+	wanted := r.s.opt.writeWindow() * 5 / 8 // credit for the rest may not have been worth a frame yet
 	// The copy buffer is full, and so is the window, which reading a little at a time has opened as far as it goes.
 	r.hold("a write on a stalled disk", r.s.gates.write, n, func(w *wireClient) {
 		id := w.open(methodWrite, 0)
 		rest := first
-		for sent := int64(0); w.credit[id]+sent < int64(r.s.opt.Window); sent += 300 {
+		for sent := int64(0); w.credit[id]+sent < int64(r.s.opt.writeWindow()); sent += 300 {
 			w.data(id, rest[:300], kib)
 			rest = rest[300:]
 			for before := w.credit[id]; w.credit[id] == before; {

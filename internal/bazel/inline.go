@@ -65,7 +65,7 @@ func (w inlineWant) apply(c *call, a *actionResult, most int64) ([][]byte, error
 	var p parts
 	b := newBudget(a, most)
 	add := func(num protowire.Number, d digest) error {
-		data, _, err := c.s.fetchBlob(c, d, false)
+		data, _, err := c.s.fetchBlob(c, d, &blobRoom{left: d.size}, false)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leveehq/levee"
 	"github.com/leveehq/levee/gate"
+	"github.com/leveehq/levee/internal/blobstore"
 	"github.com/leveehq/levee/internal/rpc"
 )
 
@@ -111,7 +112,7 @@ func (o *Options) smallCompressedCost(size int64) int64 {
 	return o.identityCost() + smallCompressed(size)
 }
 
-func (o *Options) httpWriteCost() int64 { return copyBuffer }
+func (o *Options) httpWriteCost() int64 { return copyBuffer + blobstore.ActiveUploadBytes }
 
 // readCost of a chunk: its buffer, and for a compressed one that of the frame.
 func (o *Options) readCost(chunk int64, compressed bool) int64 {
@@ -253,6 +254,10 @@ func (o *Options) socketBytes() int64 { return 2 * (int64(max(socketReceive, o.W
 
 // doorWindow is what a stream may send before it is admitted, such that it takes DoorWindow bytes of memory.
 func (o *Options) doorWindow() int { return rpc.WindowIn(o.DoorWindow) }
+
+// writeWindow is how far an admitted write's window is opened, such that it takes Window bytes of memory, the store's upload
+// included.
+func (o *Options) writeWindow() int { return rpc.GrownWindowIn(o.Window - blobstore.ActiveUploadBytes) }
 
 // writeLine counts plain writes, which is what its setting counts, unless one compressed write alone costs more than all.
 func (o *Options) writeLine(g *gate.Gate) levee.Line {

@@ -45,7 +45,7 @@ func (s *Service) write(c *call) error {
 			return err
 		}
 	}
-	u.most = s.opt.Window
+	u.most = s.opt.writeWindow()
 	switch {
 	case z == nil:
 		err = s.writeIdentity(c, u)

@@ -9,7 +9,7 @@ const (
 	chunkSize    = 2 << 10
 	chunkPayload = chunkSize - int(unsafe.Sizeof(uintptr(0))) - 4
 
-	// freeChunks bounds what the free list may hold on to: 1 MiB.
+	// freeChunks is what the free list may hold on to whatever streams there are: 1 MiB.
 	freeChunks = 512
 )
 
@@ -22,16 +22,22 @@ type chunk struct {
 
 // chunkPool is a free list with a bound. sync.Pool would do, but it empties itself at every collection, which under
 // memory pressure is when allocating afresh hurts most.
+//
+// Windows that were grown are paid for by permits, full or not. So the list may also hold what they do not: a window that
+// fills and empties uses the same chunks again, instead of leaving a trail of them that only a collection takes away.
 type chunkPool struct {
 	mu struct {
 		sync.Mutex
 		free *chunk
-		n    int
+		n    int // chunks in free
+		used int // chunks lent
+		paid int // chunks that grown windows have room for
 	}
 }
 
 func (p *chunkPool) get() *chunk {
 	p.mu.Lock()
+	p.mu.used++
 	k := p.mu.free
 	if k != nil {
 		p.mu.free = k.next
@@ -51,14 +57,33 @@ func (p *chunkPool) putAll(k *chunk) {
 		return
 	}
 	p.mu.Lock()
-	for k != nil && p.mu.n < freeChunks {
+	defer p.mu.Unlock()
+	for k != nil {
 		next := k.next
-		k.next = p.mu.free
-		p.mu.free = k
-		p.mu.n++
+		p.mu.used--
+		if p.roomLocked() {
+			k.next = p.mu.free
+			p.mu.free = k
+			p.mu.n++
+		}
 		k = next
 	}
-	p.mu.Unlock()
+}
+
+func (p *chunkPool) roomLocked() bool { return p.mu.n < max(freeChunks, p.mu.paid-p.mu.used) }
+
+// pay tells that windows have been grown by so many chunks, or are gone if chunks is negative.
+func (p *chunkPool) pay(chunks int) {
+	if chunks == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.paid += chunks
+	for p.mu.n > max(freeChunks, p.mu.paid-p.mu.used) {
+		p.mu.free = p.mu.free.next
+		p.mu.n--
+	}
 }
 
 // fifo is a list of chunks with bytes appended at its tail.

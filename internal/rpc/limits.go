@@ -37,3 +37,11 @@ func StreamBytes(window int) int64 {
 func WindowIn(mem int) int {
 	return max(1<<10, (mem/chunkSize-1)*chunkPayload)
 }
+
+// GrownWindowIn is WindowIn for a window that is read and filled at the same time, which takes partly used chunks at both
+// ends of what the reader has taken, too.
+func GrownWindowIn(mem int) int { return WindowIn(mem - (spareChunks-1)*chunkSize) }
+
+// spareChunks are those that may be partly used: the one being read, the last one that the reader took, and the one being
+// filled.
+const spareChunks = 3

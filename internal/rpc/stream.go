@@ -234,6 +234,7 @@ func (st *Stream) GrowWindow(n int) {
 	up := 0
 	if n > r.granted {
 		up = n - r.granted + r.owed
+		st.c.s.chunks.pay(st.chunksPaid(n) - st.chunksPaid(r.granted))
 		r.granted = n
 		r.owed = 0
 		r.window += up
@@ -246,6 +247,14 @@ func (st *Stream) GrowWindow(n int) {
 		st.c.queueCtrl(func(b []byte) []byte { return appendWindowUpdate(b, st.id, up) })
 		st.c.flush()
 	}
+}
+
+// chunksPaid is how many chunks are paid for when a window has been granted. For a door window none are.
+func (st *Stream) chunksPaid(granted int) int {
+	if granted <= st.c.s.o.DoorWindow {
+		return 0
+	}
+	return granted/chunkPayload + spareChunks
 }
 
 // credit returns by how much the client's window is to be raised now that n bytes are gone; zero for not yet.
@@ -359,7 +368,7 @@ func (st *Stream) closeRecv() {
 	r.Lock()
 	r.closed = true
 	k := r.take()
-	early := r.early
+	early, granted := r.early, r.granted
 	r.early = false
 	r.Unlock()
 	if early {
@@ -368,6 +377,7 @@ func (st *Stream) closeRecv() {
 	s.buffered.Add(int64(-(k.size() + st.rd.size())))
 	s.chunks.putAll(k)
 	s.chunks.putAll(st.rd)
+	s.chunks.pay(-st.chunksPaid(granted))
 	st.rd = nil
 }
 
