@@ -58,8 +58,8 @@ type Options struct {
 	// Durability is SurvivesKill if empty.
 	Durability Durability
 
-	// MaxUploads bounds unfinished uploads, active and parked together. Each costs UploadBytes of memory, and an
-	// active one a descriptor. 0 is 4096.
+	// MaxUploads bounds unfinished uploads, active and parked together. A parked one costs ParkedUploadBytes of
+	// memory, an active one ActiveUploadBytes and a descriptor. 0 is 4096.
 	MaxUploads int
 
 	// MaxParked bounds parked uploads; the oldest gives way. 0 is 1024.

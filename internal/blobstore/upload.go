@@ -13,10 +13,12 @@ import (
 	"time"
 )
 
-// UploadBytes is the memory of one unfinished upload, active or parked: its state, its hash, its entry under its name,
-// and for an active one the open file. There is no buffer: each Write goes to the file as it is, so callers give pieces
-// of 16 KiB or more. A test measures it.
-const UploadBytes = 896
+// What an unfinished upload takes: its state, its hash, its entry under its name, and while it is active the open file. There
+// is no buffer: each Write goes to the file as it is, so callers give pieces of 16 KiB or more. A test measures both.
+const (
+	ActiveUploadBytes = 768
+	ParkedUploadBytes = 576
+)
 
 // Write-back starts when dirtyTarget bytes, all uploads together, are dirty, so that the kernel never has gigabytes to
 // write at once. One upload starts its own after at least dirtyMin: smaller requests cost more than they help. Blobs

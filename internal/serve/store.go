@@ -59,12 +59,9 @@ func (s *lateStore) metrics() metrics.Store {
 const dirtyBytes = 16 << 20
 
 func (s *lateStore) addLines(k *levee.Kernel, o blobstore.Options) {
-	k.AddLine(levee.Line{Account: "uploads", Kind: levee.KindGo, Units: int64(o.MaxUploads), Unit: "upload", PerUnit: blobstore.UploadBytes,
-		Note: "Unfinished uploads, those included that wait to be resumed.",
-		InUse: func() int64 {
-			st := s.Stats()
-			return int64(st.UploadsActive+st.UploadsParked) * blobstore.UploadBytes
-		}})
+	k.AddLine(levee.Line{Account: "uploads", Kind: levee.KindGo, Units: int64(o.MaxUploads), Unit: "upload", PerUnit: blobstore.ParkedUploadBytes,
+		Note:  "Unfinished uploads that wait to be resumed; those under way are paid for by their permits.",
+		InUse: func() int64 { return int64(s.Stats().UploadsParked) * blobstore.ParkedUploadBytes }})
 	k.AddLine(levee.Line{Account: "dirty_pages", Kind: levee.KindKernel, Units: dirtyBytes, Unit: "byte", PerUnit: 1,
 		Note: "Stored bytes on their way to the disk."})
 	k.AddStatus("store", func() any { return s.Stats() })
