@@ -6,6 +6,7 @@
 package metrics
 
 import (
+	"bytes"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -94,17 +95,42 @@ func New(s Sources) Registry {
 	return Registry{r}
 }
 
-// scrapesAtOnce bounds the buffers that scrapes hold.
-const scrapesAtOnce = 4
-
 // Handler serves the metrics. It does not compress: a scrape is a few tens of kilobytes over a near line, and a
 // compressor's window is more memory than the whole answer.
+//
+// What is gathered is several times the text, so one scrape at a time gathers; then it holds the text alone, and one that is
+// read slowly keeps nobody from the metrics.
 func (r Registry) Handler() http.Handler {
-	return promhttp.HandlerFor(r.Registry, promhttp.HandlerOpts{
-		DisableCompression:  true,
-		MaxRequestsInFlight: scrapesAtOnce,
+	gather := promhttp.HandlerFor(r.Registry, promhttp.HandlerOpts{DisableCompression: true})
+	turn := make(chan struct{}, 1)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		select {
+		case turn <- struct{}{}:
+		case <-req.Context().Done():
+			return
+		}
+		p := page{header: w.Header(), status: http.StatusOK}
+		func() {
+			defer func() { <-turn }()
+			gather.ServeHTTP(&p, req)
+		}()
+		text := bytes.Clone(p.text.Bytes()) // a buffer that has grown is up to twice as large
+		p.text = bytes.Buffer{}
+		w.WriteHeader(p.status)
+		_, _ = w.Write(text)
 	})
 }
+
+// page is a response that is kept.
+type page struct {
+	header http.Header
+	status int
+	text   bytes.Buffer
+}
+
+func (p *page) Header() http.Header         { return p.header }
+func (p *page) WriteHeader(status int)      { p.status = status }
+func (p *page) Write(b []byte) (int, error) { return p.text.Write(b) }
 
 func buildInfo(b buildinfo.Info) prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{

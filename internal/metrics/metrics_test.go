@@ -167,3 +167,38 @@ func scrape(t *testing.T, r Registry) string {
 	}
 	return string(body)
 }
+
+// stuckWriter is a client that reads nothing: its first Write waits until it leaves.
+type stuckWriter struct {
+	*httptest.ResponseRecorder
+	entered chan struct{}
+	leave   chan struct{}
+}
+
+func (w *stuckWriter) Write(b []byte) (int, error) {
+	w.entered <- struct{}{}
+	<-w.leave
+	return w.ResponseRecorder.Write(b)
+}
+
+func TestASlowScrapeKeepsNobodyFromTheMetrics(t *testing.T) {
+	h := newRegistry(t).Handler()
+	const slow = 8
+	entered, leave, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	for range slow {
+		go func() {
+			h.ServeHTTP(&stuckWriter{httptest.NewRecorder(), entered, leave}, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			done <- struct{}{}
+		}()
+		<-entered
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "levee_build_info") {
+		t.Errorf("with %d scrapes that are not read, another gets %d, %d bytes", slow, w.Code, w.Body.Len())
+	}
+	close(leave)
+	for range slow {
+		<-done
+	}
+}

@@ -24,7 +24,7 @@ const (
 
 	// adminSocketReceive and adminSocketSend are small: requests are tiny and a slow scraper may wait.
 	adminSocketReceive = 16 << 10
-	adminSocketSend    = 64 << 10
+	adminSocketSend    = 16 << 10
 
 	// logBytes is for records being written; the access log bounds how many there are in a second.
 	logBytes = 256 << 10

@@ -293,19 +293,14 @@ func stuff(nc net.Conn) {
 // fillAdmin leaves some connections for those who look.
 func fillAdmin(ctx context.Context, f *filling, t *tally) error {
 	const spare = 4
-	header := manyFields("GET /status", 11<<10)
+	header := manyFields("GET /status", 3900)
 	n := int(f.plan["admin"].units) - spare
 	of := map[string]measure{"admin": goBytes, "admin_sockets": socketsOf("admin_sockets")}
 	if err := f.plain(ctx, t, f.r.o.Admin, n, of, func(_ int, nc net.Conn) { io.WriteString(nc, header) }); err != nil {
 		return err
 	}
-	return f.plain(ctx, t, f.r.o.Admin, n, of, func(_ int, nc net.Conn) {
-		for range 64 {
-			nc.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
-			if _, err := io.WriteString(nc, "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-				return
-			}
-		}
+	return f.plain(ctx, t, f.r.o.Admin, n, of, func(_ int, nc net.Conn) { // a long answer that is not read, and a body that nobody wants
+		io.WriteString(nc, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1048576\r\n\r\n")
 		stuff(nc)
 	})
 }

@@ -20,7 +20,11 @@ import (
 
 const (
 	watchEvery = 200 * time.Millisecond
-	maxAnswer  = 8 << 20 // of an admin page
+	pageWait   = 5 * time.Second
+	// profileWait is for pages that have the server collect its garbage first: that waits for its turn behind all that the
+	// server is busy with, once for each span of the heap.
+	profileWait = 60 * time.Second
+	maxAnswer   = 8 << 20 // of an admin page
 )
 
 // watch observes the server through its admin listener and /proc while others load it. Without either it sees nothing
@@ -42,10 +46,7 @@ type watch struct {
 }
 
 func newWatch(ctx context.Context, o *BazelOptions) (*watch, error) {
-	w := &watch{admin: o.Admin, pid: o.PID, http: &http.Client{
-		Timeout:   5 * time.Second,
-		Transport: &http.Transport{MaxConnsPerHost: 4, DisableCompression: true},
-	}}
+	w := &watch{admin: o.Admin, pid: o.PID, http: &http.Client{Transport: &http.Transport{MaxConnsPerHost: 4, DisableCompression: true}}}
 	w.mu.accounts = map[string]int64{}
 	if w.admin != "" {
 		if err := w.poll(ctx); err != nil {
@@ -141,6 +142,12 @@ type statusError int
 func (e statusError) Error() string { return "HTTP status " + strconv.Itoa(int(e)) }
 
 func (w *watch) page(ctx context.Context, path string, read func(io.Reader) error) error {
+	patience := pageWait
+	if strings.HasPrefix(path, "/debug/") {
+		patience = profileWait
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.admin+path, nil)
 	if err != nil {
 		return err
@@ -284,6 +291,6 @@ func (w *watch) judge(r *Report, maxRSS int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.silent > 0 {
-		r.Broken = append(r.Broken, fmt.Sprintf("%d probes of /readyz had no answer within %s", w.mu.silent, w.http.Timeout))
+		r.Broken = append(r.Broken, fmt.Sprintf("%d probes of /readyz had no answer within %s", w.mu.silent, pageWait))
 	}
 }
