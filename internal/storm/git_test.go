@@ -1,0 +1,490 @@
+package storm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// A process that is started with this variable serves by git http-backend, as the command would with --serve.
+const serveEnv = "LEVEE_STORM_TEST_SERVE"
+
+func init() {
+	root := os.Getenv(serveEnv)
+	if root == "" {
+		backendCommand = func(ctx context.Context, root string) (*exec.Cmd, error) {
+			return exec.CommandContext(ctx, "/usr/bin/env", serveEnv+"="+root, os.Args[0]), nil
+		}
+		return
+	}
+	o := DefaultGitOptions()
+	o.Serve = root
+	if _, err := Git(context.Background(), o, os.Stdout, nil); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+const testObjects = 1000
+
+// repository makes one. Two calls make the same.
+func repository(t *testing.T) string {
+	t.Helper()
+	o := DefaultGitOptions()
+	o.Make, o.Objects, o.Size = filepath.Join(t.TempDir(), "r"), testObjects, 1<<20
+	if _, err := Git(t.Context(), o, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	return o.Make
+}
+
+// serveRepository serves the repository by git http-backend in this process; between is asked before each request and
+// answers it itself if it says so.
+func serveRepository(t *testing.T, between func(w http.ResponseWriter, r *http.Request) bool) string {
+	t.Helper()
+	h, err := backend(filepath.Dir(repository(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if between == nil || !between(w, r) {
+			h.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL + "/r"
+}
+
+func smallGit(t *testing.T, target, scenario string) GitOptions {
+	o := DefaultGitOptions()
+	o.Target, o.Scenario, o.Dir = []string{target}, scenario, t.TempDir()
+	o.Clients, o.Duration, o.QuickLimit = 3, 30*time.Second, 0
+	o.Rate, o.Slow, o.Leave, o.Warm = 50_000, 300*time.Millisecond, 100*time.Millisecond, 1
+	return o
+}
+
+func runGit(t *testing.T, o GitOptions) *GitReport {
+	t.Helper()
+	r, err := Git(t.Context(), o, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestARepositoryIsMadeWithExactlyTheObjectsAskedFor(t *testing.T) {
+	dir := repository(t)
+	count, err := gitOutput(t.Context(), "-C", dir, "count-objects", "-v")
+	if err != nil || !strings.Contains(count, fmt.Sprintf("in-pack: %d\n", testObjects)) || !strings.Contains(count, "packs: 1\n") {
+		t.Errorf("%s, %v", count, err)
+	}
+	if size := packBytes(dir); size < 700<<10 || size > 1300<<10 {
+		t.Errorf("the pack has %d bytes, asked for 1 MiB", size)
+	}
+	if _, err := gitOutput(t.Context(), "-C", dir, "fsck", "--full", "--strict"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheSameRepositoryIsMadeAgain(t *testing.T) {
+	o := DefaultGitOptions()
+	o.Make, o.Objects, o.Size = filepath.Join(t.TempDir(), "again"), testObjects, 1<<20
+	if _, err := Git(t.Context(), o, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	var refs [2]string
+	for i, dir := range []string{repository(t), o.Make} {
+		text, err := gitOutput(t.Context(), "-C", dir, "for-each-ref")
+		if err != nil {
+			t.Fatal(err)
+		}
+		refs[i] = text
+	}
+	if refs[0] != refs[1] || refs[0] == "" {
+		t.Errorf("refs differ:\n%s\n%s", refs[0], refs[1])
+	}
+	var usage *UsageError
+	if _, err := Git(t.Context(), o, nil, nil); !errors.As(err, &usage) {
+		t.Errorf("a directory that is in use: %v, want a usage error", err)
+	}
+}
+
+func TestGitClientsOfAHealthyServerKeepEveryPromise(t *testing.T) {
+	for _, scenario := range []string{"clones", "coalesce", "distinct", "slow", "leave"} {
+		t.Run(scenario, func(t *testing.T) {
+			url := serveRepository(t, nil)
+			o := smallGit(t, url, scenario)
+			o.Upstream = []string{url}
+			r := runGit(t, o)
+			if r.ExitStatus() != ExitOK {
+				t.Fatalf("broken: %q", r.Problems())
+			}
+			s := r.Sections[0]
+			if s.Offered != 3 || s.Admitted != 3 || s.Bytes == 0 {
+				t.Errorf("offered %d, admitted %d, %d bytes", s.Offered, s.Admitted, s.Bytes)
+			}
+			if scenario == "clones" && s.Verified != 3 {
+				t.Errorf("%d clones checked", s.Verified)
+			}
+			for _, name := range []string{"quick: ls-remote", "quick: incremental", "quick: lazy"} {
+				if q := sectionOf(r, name); q.Admitted == 0 || q.Latency.N == 0 {
+					t.Errorf("%s: %+v", name, q)
+				}
+			}
+		})
+	}
+}
+
+func sectionOf(r *GitReport, name string) Section {
+	for _, s := range r.Sections {
+		if s.Name == name {
+			return s
+		}
+	}
+	return Section{}
+}
+
+func TestClonesAloneAskForNothingElse(t *testing.T) {
+	var mu sync.Mutex
+	requests := 0
+	url := serveRepository(t, func(http.ResponseWriter, *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		requests++
+		return false
+	})
+	o := smallGit(t, url, "clones")
+	o.Clients, o.Beside, o.Fsck = 1, false, "none"
+	if r := runGit(t, o); r.ExitStatus() != ExitOK || requests != 3 {
+		t.Errorf("%d requests, want 3: capabilities, refs, pack; broken %q", requests, r.Problems())
+	}
+}
+
+func TestTheProbesRunAlone(t *testing.T) {
+	o := smallGit(t, serveRepository(t, nil), "quick")
+	o.Duration = 1500 * time.Millisecond
+	r := runGit(t, o)
+	if r.ExitStatus() != ExitOK || len(r.Sections) != 3 || r.Sections[2].Admitted < 2 || r.Sections[2].Bytes == 0 {
+		t.Errorf("%+v, broken %q", r.Sections, r.Problems())
+	}
+}
+
+// afterLearning answers only requests that come once the targets are known, and only fetches of packs.
+func afterLearning(answer http.HandlerFunc) (func(http.ResponseWriter, *http.Request) bool, func()) {
+	var mu sync.Mutex
+	on := false
+	between := func(w http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		now := on
+		mu.Unlock()
+		if !now || r.Method != http.MethodPost {
+			return false
+		}
+		answer(w, r)
+		return true
+	}
+	return between, func() { mu.Lock(); on = true; mu.Unlock() }
+}
+
+func TestAnswersAreBookedAsWhatTheyAre(t *testing.T) {
+	sideband := func(band byte, text string) string { return fmt.Sprintf("%04x%c%s", len(text)+5, band, text) }
+	var packfile gitRequest
+	packfile.line("packfile")
+	for name, c := range map[string]struct {
+		answer   http.HandlerFunc
+		code     string
+		gate     string
+		reason   string
+		shed     bool
+		complain string // part of the promise broken; "" for none
+	}{
+		"a shed before anything": {
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", "7")
+				http.Error(w, "shed by gate git_packs: queue_full (cost 1)", http.StatusTooManyRequests)
+			},
+			code: "429", gate: "git_packs", reason: "queue_full", shed: true,
+		},
+		"a shed without a hint": {
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, "shed by gate git_packs: timeout", http.StatusTooManyRequests)
+			},
+			code: "429", gate: "git_packs", reason: "timeout", shed: true, complain: "no Retry-After",
+		},
+		"a shed that ejects the server": {
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", "7")
+				http.Error(w, "shed by gate git_packs: timeout", http.StatusServiceUnavailable)
+			},
+			code: "503", gate: "git_packs", reason: "timeout", shed: true, complain: "outlier ejection",
+		},
+		"a shed inside the protocol": {
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				var b gitRequest
+				b.line("ERR shed by gate git_packs: timeout")
+				w.Write(b.Bytes())
+			},
+			code: "ERR packet", gate: "git_packs", reason: "timeout", shed: true,
+		},
+		"a shed after the queue was told of": {
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprint(w, packfile.String(), sideband(2, "queued, position 4\n"), sideband(3, "shed by gate git_packs: timeout"))
+			},
+			code: "band 3", gate: "git_packs", reason: "timeout", shed: true,
+		},
+		"a shed after bytes of the pack": {
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprint(w, packfile.String(), sideband(1, "PACK"), sideband(3, "shed by gate git_packs: timeout"))
+			},
+			code: "band 3", gate: "git_packs", reason: "timeout", shed: true, complain: "after bytes of its pack",
+		},
+		"trouble": {
+			answer: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "disk", http.StatusInternalServerError) },
+			code:   "500", reason: "disk", complain: "failed without being shed",
+		},
+		"a cut": {
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprint(w, packfile.String(), sideband(1, "PACK"))
+			},
+			code: "no answer", reason: "unexpected EOF", complain: "unexpected EOF",
+		},
+		"a wrong pack": {
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprint(w, packfile.String(), sideband(1, "PACK"+strings.Repeat("x", 40)), gitFlush)
+			},
+			code: "no answer", reason: "the pack's bytes do not have the checksum at", complain: "checksum",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(c.answer)
+			defer s.Close()
+			client, books := newGitHTTP(0), newTally("t")
+			defer client.close()
+			(&gitRun{}).oneFetch(t.Context(), client, books, s.URL, gitFetch{}.request())
+			section := books.section()
+			got, other := section.Failed, section.Shed
+			if c.shed {
+				got, other = other, got
+			}
+			reason := c.reason[:min(len(c.reason), 40)]
+			if len(got) != 1 || len(other) != 0 || got[0] != (Outcome{Code: c.code, Gate: c.gate, Reason: reason, Count: 1}) {
+				t.Errorf("booked %+v and %+v", got, other)
+			}
+			broken := strings.Join(section.Broken, "\n")
+			if (c.complain == "") != (broken == "") || !strings.Contains(broken, c.complain) {
+				t.Errorf("broken promises %q, want %q", broken, c.complain)
+			}
+		})
+	}
+}
+
+func TestARealClientsWordsAreUnderstood(t *testing.T) {
+	var start func()
+	between, start := afterLearning(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		http.Error(w, "shed by gate git_packs: queue_full", http.StatusTooManyRequests)
+	})
+	url := serveRepository(t, between)
+	start()
+	books := newTally("clones")
+	if cloneOne(t.Context(), books, url, filepath.Join(t.TempDir(), "c")) {
+		t.Fatal("the clone succeeded")
+	}
+	s := books.section()
+	if len(s.Shed) != 1 || s.Shed[0].Code != "429" || len(s.Broken) != 0 {
+		t.Errorf("shed %+v, failed %+v, broken %q", s.Shed, s.Failed, s.Broken)
+	}
+}
+
+func TestARealClientShowsThatItIsQueued(t *testing.T) {
+	// The packfile section begins with the notice; the rest is the server's own answer behind its header.
+	h, err := backend(filepath.Dir(repository(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := serveRepository(t, func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPost {
+			return false
+		}
+		recorded := httptest.NewRecorder()
+		h.ServeHTTP(recorded, r)
+		w.Header().Set("Content-Type", recorded.Header().Get("Content-Type"))
+		head := []byte("000dpackfile\n")
+		body := recorded.Body.Bytes()
+		if rest, ok := bytes.CutPrefix(body, head); ok {
+			notice := "queued, position 3\n"
+			body = append(append(head, fmt.Sprintf("%04x\x02%s", len(notice)+5, notice)...), rest...)
+		}
+		w.Write(body)
+		return true
+	})
+	books := newTally("clones")
+	if !cloneOne(t.Context(), books, url, filepath.Join(t.TempDir(), "c")) {
+		t.Fatalf("broken: %q", books.section().Broken)
+	}
+	if notes := books.section().Notes; len(notes) != 1 || !strings.Contains(notes[0], "queued, position 3") {
+		t.Errorf("notes %q", notes)
+	}
+}
+
+func TestACloneThatIsNotWholeBreaksAPromise(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "c")
+	if _, err := gitOutput(t.Context(), "clone", "--quiet", "--bare", "--no-hardlinks", repository(t), dir); err != nil {
+		t.Fatal(err)
+	}
+	packs, _ := filepath.Glob(filepath.Join(dir, "objects/pack/*.pack"))
+	if err := errors.Join(os.Chmod(packs[0], 0o644), os.Truncate(packs[0], 1000)); err != nil {
+		t.Fatal(err)
+	}
+	books := newTally("clones")
+	fsckOne(t.Context(), books, dir, "full")
+	if s := books.section(); s.Wrong != 1 || len(s.Broken) != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestWhatIsNotQuickBreaksAPromise(t *testing.T) {
+	o := smallGit(t, serveRepository(t, nil), "quick")
+	o.Duration, o.QuickLimit = 100*time.Millisecond, time.Nanosecond
+	r := runGit(t, o)
+	if !strings.Contains(strings.Join(r.Problems(), "\n"), "quick: lazy: took") {
+		t.Errorf("broken promises %q", r.Problems())
+	}
+}
+
+func TestAMirrorThatDiffersFromItsUpstreamBreaksAPromise(t *testing.T) {
+	o := smallGit(t, serveRepository(t, nil), "quick")
+	o.Duration = 100 * time.Millisecond
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var b gitRequest
+		b.line("version 2")
+		if r.Method == http.MethodPost {
+			b.Reset()
+			b.line("1111111111111111111111111111111111111111 refs/heads/other")
+		}
+		b.WriteString(gitFlush)
+		w.Write(b.Bytes())
+	}))
+	defer s.Close()
+	o.Upstream = []string{s.URL + "/r"}
+	if r := runGit(t, o); !strings.Contains(strings.Join(r.Problems(), "\n"), `instead of "1111`) {
+		t.Errorf("broken promises %q", r.Problems())
+	}
+}
+
+func TestAServersTreeIsMeasuredWithItsChildren(t *testing.T) {
+	b, err := startBackend(t.Context(), filepath.Dir(repository(t)), likeAHost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.stop()
+	o := smallGit(t, b.url+"r", "clones")
+	o.PID, o.Beside = b.cmd.Process.Pid, false
+	o.Admin = fakeAdmin(t, 500_000, 4096) // its limit is a million bytes, which any tree passes
+	r := runGit(t, o)
+	c := r.Costs[0]
+	if !c.Measured || c.CPU <= 0 || c.GitCPU <= 0 || c.CPU < c.GitCPU || c.Anon <= c.GitAnon {
+		t.Errorf("%+v", c)
+	}
+	if !strings.Contains(strings.Join(r.Problems(), "\n"), "the server and its children held") {
+		t.Errorf("broken promises %q", r.Problems())
+	}
+}
+
+func TestCompareMeasuresBothOverTheSameMirrors(t *testing.T) {
+	b, err := startBackend(t.Context(), filepath.Dir(repository(t)), likeAHost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.stop()
+	o := smallGit(t, b.url+"r", "compare")
+	o.PID, o.Mirror, o.Fsck = b.cmd.Process.Pid, []string{repository(t)}, "connectivity"
+	r := runGit(t, o)
+	if r.ExitStatus() != ExitOK || len(r.Costs) != 5 || len(r.Ratios) != 3 {
+		t.Fatalf("%d costs, %d ratios, broken %q", len(r.Costs), len(r.Ratios), r.Problems())
+	}
+	for _, c := range r.Costs {
+		if c.CPU <= 0 || c.Bytes == 0 {
+			t.Errorf("%+v", c)
+		}
+	}
+	var text bytes.Buffer
+	if err := r.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"http-backend, no bitmaps", "times less CPU", "anonymous peak"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not in\n%s", want, text.String())
+		}
+	}
+}
+
+func TestGitOptionsAreAKongCommandAndNameEveryScenario(t *testing.T) {
+	var cli struct {
+		Git GitOptions `cmd:""`
+	}
+	p, err := kong.New(&cli, kong.Exit(func(int) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"all", "compare"}
+	for _, s := range gitScenarios {
+		names = append(names, s.name)
+	}
+	for _, name := range names {
+		if _, err := p.Parse([]string{"git", "--scenario=" + name, "--target=http://127.0.0.1:1/r", "--rate=10000", "--no-beside"}); err != nil {
+			t.Error(err)
+		}
+	}
+	if cli.Git.Rate != 10_000 || cli.Git.Beside || cli.Git.Clients != 49 {
+		t.Errorf("%+v", cli.Git)
+	}
+}
+
+func TestOnlyLoopbackIsEverCloned(t *testing.T) {
+	for _, target := range []string{"http://10.0.0.1/r", "https://127.0.0.1/r", "http://127.0.0.1:80", "http://example.com/r", "http://u:p@127.0.0.1:80/r"} {
+		o := DefaultGitOptions()
+		o.Target = []string{target}
+		var usage *UsageError
+		if _, err := Git(t.Context(), o, nil, nil); !errors.As(err, &usage) {
+			t.Errorf("target %s: %v, want a usage error", target, err)
+		}
+	}
+}
+
+func FuzzGitAnswer(f *testing.F) {
+	f.Add([]byte("000dpackfile\n0009\x01PACK0000"))
+	f.Add([]byte("0008ERR x0000"))
+	f.Add([]byte("0010acknowledgments\n0001000dpackfile\n0006\x02x0000"))
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		if _, err := readRefs(bytes.NewReader(answer)); err != nil && err.Error() == "" {
+			t.Error("an error without a text")
+		}
+		a, err := readPack(bytes.NewReader(answer))
+		if a == nil || a.bytes > int64(len(answer)) {
+			t.Errorf("%+v of %d bytes, %v", a, len(answer), err)
+		}
+	})
+}
+
+func FuzzProcStat(f *testing.F) {
+	f.Add([]byte("1 (a) b) S 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if st, err := parseStat(text); err == nil && !bytes.Contains(text, []byte(")")) {
+			t.Errorf("%+v of %q", st, text)
+		}
+	})
+}
