@@ -50,6 +50,11 @@ func (g *Gate) Name() string { return g.o.Name }
 // waits only if there is no room, and no longer than Options.Wait. A ctx that is already done fails at once, even if
 // there is room. A cost below 1 counts as 1, so that a slip in the caller's arithmetic cannot make room.
 func (g *Gate) Admit(ctx context.Context, key string, cost int64) (*Permit, error) {
+	return g.AdmitWith(ctx, key, cost, Waiting{})
+}
+
+// AdmitWith is Admit for a caller that waits in its own way.
+func (g *Gate) AdmitWith(ctx context.Context, key string, cost int64, how Waiting) (*Permit, error) {
 	if ctx.Err() != nil {
 		g.mu.Lock()
 		g.mu.canceled++
@@ -62,23 +67,7 @@ func (g *Gate) Admit(ctx context.Context, key string, cost int64) (*Permit, erro
 	if w == nil {
 		return permitOr(p, err)
 	}
-	return g.wait(ctx, w)
-}
-
-// wait is Admit from the queue on. Its timer ends with it.
-func (g *Gate) wait(ctx context.Context, w *waiter) (*Permit, error) {
-	timer := time.NewTimer(g.o.Wait)
-	defer timer.Stop()
-	select {
-	case <-w.ready:
-	case <-timer.C:
-		g.giveUp(w)
-	case <-ctx.Done():
-		if g.cancel(w) {
-			return nil, context.Cause(ctx)
-		}
-	}
-	return permitOr(w.permit, w.err)
+	return g.wait(ctx, w, how)
 }
 
 // TryAdmit never blocks and never queues; it does not overtake waiters that only wait for room in the gate. Its error is

@@ -2,12 +2,12 @@ package gate
 
 // list is a FIFO of nodes that live inside what they link, so that joining and leaving one allocates nothing and a
 // waiter in the middle leaves in constant time. container/list allocates an element for each.
-type list[T any] struct {
+type list[T comparable] struct {
 	first, last *node[T]
 }
 
 // node is in at most one list at a time, and knows which.
-type node[T any] struct {
+type node[T comparable] struct {
 	in         *list[T]
 	next, prev *node[T]
 	value      T
@@ -34,6 +34,22 @@ func (l *list[T]) pushFront(n *node[T]) {
 }
 
 func (l *list[T]) empty() bool { return l.first == nil }
+
+// countTo is the number of nodes before that with v, or of all if there is none.
+func (l *list[T]) countTo(v T) (n int) {
+	for at := l.first; at != nil && at.value != v; at = at.next {
+		n++
+	}
+	return n
+}
+
+// countUpTo is the number of nodes, counted to limit and no further.
+func (l *list[T]) countUpTo(limit int) (n int) {
+	for at := l.first; at != nil && n < limit; at = at.next {
+		n++
+	}
+	return n
+}
 
 // leave takes the node out of its list; a node that is in none stays as it is.
 func (n *node[T]) leave() {

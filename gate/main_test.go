@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -27,8 +28,13 @@ func mustNew(tb testing.TB, o Options) *Gate {
 
 // call is one Admit on its own goroutine. Its result may be read once it is done.
 type call struct {
-	key    string
-	cost   int64
+	key  string
+	cost int64
+	how  Waiting // as AdmitWith got it
+	told struct {
+		sync.Mutex
+		all []told
+	}
 	cancel context.CancelCauseFunc
 	over   atomic.Bool // set last
 	permit *Permit
@@ -39,11 +45,26 @@ type call struct {
 
 // admit starts a call inside a bubble and returns when everything is at rest again.
 func admit(g *Gate, key string, cost int64) *call {
-	c := &call{key: key, cost: cost, came: time.Now()}
+	return start(&call{key: key, cost: cost}, func(ctx context.Context) (*Permit, error) {
+		return g.Admit(ctx, key, cost)
+	})
+}
+
+// admitWith is admit for one that waits in its own way, and notes what it is told.
+func admitWith(g *Gate, key string, cost int64, how Waiting) *call {
+	c := &call{key: key, cost: cost, how: how}
+	how.Tell = c.telling(g)
+	return start(c, func(ctx context.Context) (*Permit, error) {
+		return g.AdmitWith(ctx, key, cost, how)
+	})
+}
+
+func start(c *call, ask func(context.Context) (*Permit, error)) *call {
+	c.came = time.Now()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.cancel = cancel
 	go func() {
-		c.permit, c.err = g.Admit(ctx, key, cost)
+		c.permit, c.err = ask(ctx)
 		c.at = time.Now()
 		c.over.Store(true)
 	}()

@@ -128,6 +128,34 @@ func (m *model) arrive(rt *rapid.T, c *call, queue bool) {
 	}
 }
 
+func (m *model) waitOf(c *call) time.Duration {
+	if c.how.Wait > 0 {
+		return c.how.Wait
+	}
+	return m.o.Wait
+}
+
+// wantTold checks when c was told its position, and that there were as many waiters.
+func (m *model) wantTold(rt *rapid.T, c *call) {
+	if c.how.Every == 0 { // it came by Admit
+		return
+	}
+	until := time.Now()
+	if c.done() {
+		until = c.at
+	}
+	due := c.came.Add(c.how.After)
+	for _, x := range c.heard() {
+		if !x.at.Equal(due) || x.position < 1 || x.position > x.queued {
+			rt.Fatalf("%v after it came it was told position %d of %d; due was %v", x.at.Sub(c.came), x.position, x.queued, due.Sub(c.came))
+		}
+		due = due.Add(c.how.Every)
+	}
+	if due.Before(until) {
+		rt.Fatalf("it was told %d times in %v, and not at %v", len(c.heard()), until.Sub(c.came), due.Sub(c.came))
+	}
+}
+
 func (m *model) wantShed(rt *rapid.T, c *call, want Reason) {
 	var s *Shed
 	if !c.done() || !errors.As(c.err, &s) || s.Reason != want || s.Key != c.key || s.Cost != c.cost {
@@ -154,10 +182,11 @@ func (m *model) observe(rt *rapid.T) {
 			m.wantShed(rt, c, Closed)
 		default:
 			m.wantShed(rt, c, Timeout)
-			if waited := c.at.Sub(c.came); waited != m.o.Wait {
-				rt.Fatalf("timed out after %v, want %v", waited, m.o.Wait)
+			if waited := c.at.Sub(c.came); waited != m.waitOf(c) {
+				rt.Fatalf("timed out after %v, want %v", waited, m.waitOf(c))
 			}
 		}
+		m.wantTold(rt, c)
 	}
 	before := m.waiting
 	m.waiting = still
@@ -197,6 +226,11 @@ func (m *model) obey(rt *rapid.T) {
 		gathers := func(other *call) bool { return m.fitsKey(other) && !m.fits(other) }
 		if !slices.ContainsFunc(m.waiting, gathers) {
 			rt.Fatalf("%d of %s waits, though it fits and nobody gathers", c.cost, c.key)
+		}
+	}
+	for all, n := positions(m.g), 1; n <= len(m.waiting); n++ {
+		if all[n] == nil {
+			rt.Fatalf("of %d waiters none has position %d: %v", len(m.waiting), n, all)
 		}
 	}
 	s := m.g.Stats()
@@ -240,6 +274,12 @@ func (m *model) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"admit":      ask,
 		"admit more": ask,
+		"admit with a wait of its own": func(rt *rapid.T) {
+			// All else happens at whole tenths of a second, so that nobody is told while the queue changes.
+			how := Waiting{After: 501 * time.Millisecond, Every: time.Second}
+			how.Wait = time.Duration(rapid.SampledFrom([]int{0, 1, 7, 40}).Draw(rt, "wait s")) * time.Second
+			m.arrive(rt, admitWith(m.g, key.Draw(rt, "key"), cost.Draw(rt, "cost"), how), true)
+		},
 		"try to admit": func(rt *rapid.T) {
 			c := &call{key: key.Draw(rt, "key"), cost: cost.Draw(rt, "cost")}
 			c.over.Store(true)

@@ -13,7 +13,7 @@ type Reason string
 const (
 	QueueFull    Reason = "queue_full"     // the gate's queue holds Options.Queue waiters
 	KeyQueueFull Reason = "key_queue_full" // this key's share of the queue is full
-	Timeout      Reason = "timeout"        // Options.Wait passed in the queue
+	Timeout      Reason = "timeout"        // Options.Wait, or the Wait of its own Waiting, passed in the queue
 	TooLarge     Reason = "too_large"      // cost above Options.MaxCost
 	Pressure     Reason = "pressure"       // Options.Pressure said so
 	Busy         Reason = "busy"           // no room, and this call or this gate does not queue
