@@ -49,8 +49,9 @@ type gitRun struct {
 	show  *progress
 	tree  *treeMeter // nil without a process id
 
-	report *GitReport
-	probes *probes // of the scenario that runs; nil if nothing runs beside it
+	report  *GitReport
+	costing costing // of the scenario that runs
+	probes  *probes // likewise; nil if nothing runs beside it
 
 	// offer ends when no new work is to be begun.
 	offer context.Context
@@ -163,19 +164,19 @@ func (r *gitRun) one(ctx context.Context, s gitScenario) error {
 	r.offer = offer
 	r.show.scenario(s.name)
 	before := r.watch.mark()
-	cost, err := r.costs(hard, s.name)
-	if err != nil {
+	if err := r.beginCost(hard, s.name); err != nil {
 		return err
 	}
 	if r.o.Beside && !s.alone {
 		r.probes = r.beside(hard)
 	}
 	tallies, err := s.run(hard, r)
+	costErr := r.endLoad(hard, tallies...)
 	if r.probes != nil {
 		tallies, r.probes = append(tallies, r.probes.end(r.o.QuickLimit)...), nil
 	}
 	memory := r.watch.memory(before)
-	c, costErr := cost(tallies)
+	c := *r.costing.cost
 	s.judge(c, len(r.repos), tallies)
 	for i, t := range tallies {
 		section := t.section()
@@ -200,11 +201,16 @@ func (s *gitScenario) judge(c Cost, repos int, tallies []*tally) {
 	}
 }
 
-// endLoad stops what runs beside the load, before the clients' own work goes on.
-func (r *gitRun) endLoad(*tally) {
+// endLoad stops what runs beside the load and what measures it, before the clients' own work goes on. Only its first call in
+// a scenario counts.
+func (r *gitRun) endLoad(ctx context.Context, tallies ...*tally) error {
+	if r.costing.cost != nil {
+		return nil
+	}
 	if r.probes != nil {
 		r.probes.stop()
 	}
+	return r.endCost(ctx, tallies)
 }
 
 // tally opens the books of one group of clients and shows them in the progress line.
@@ -221,29 +227,37 @@ func (r *gitRun) urls() (urls []string) {
 	return urls
 }
 
-// costs begins to measure; the func returned ends it.
-func (r *gitRun) costs(ctx context.Context, name string) (func([]*tally) (Cost, error), error) {
-	began, before := time.Now(), r.packCounts(ctx)
-	if r.tree != nil {
-		if err := r.tree.mark(); err != nil {
-			return nil, err
-		}
+// costing is a measurement under way.
+type costing struct {
+	name   string
+	began  time.Time
+	before *PackCounts
+	cost   *Cost // nil until it has ended
+}
+
+func (r *gitRun) beginCost(ctx context.Context, name string) error {
+	r.costing = costing{name: name, began: time.Now(), before: r.packCounts(ctx)}
+	if r.tree == nil {
+		return nil
 	}
-	return func(tallies []*tally) (Cost, error) {
-		c := Cost{Name: name, Seconds: time.Since(began).Seconds()}
-		for _, t := range tallies {
-			c.Bytes += t.bytes.Load()
-		}
-		if after := r.packCounts(ctx); !c.foreign() && before != nil && after != nil {
-			c.Packs = &PackCounts{after.Generations - before.Generations, after.Hits - before.Hits, after.Coalesced - before.Coalesced}
-		}
-		if r.tree == nil {
-			return c, nil
-		}
-		u, err := r.tree.since()
+	return r.tree.mark()
+}
+
+func (r *gitRun) endCost(ctx context.Context, tallies []*tally) (err error) {
+	c := &Cost{Name: r.costing.name, Seconds: time.Since(r.costing.began).Seconds()}
+	r.costing.cost = c
+	for _, t := range tallies {
+		c.Bytes += t.bytes.Load()
+	}
+	if r.tree != nil {
+		var u treeUse
+		u, err = r.tree.since()
 		c.fill(u)
-		return c, err
-	}, nil
+	}
+	if before, after := r.costing.before, r.packCounts(ctx); !c.foreign() && before != nil && after != nil {
+		c.Packs = &PackCounts{after.Generations - before.Generations, after.Hits - before.Hits, after.Coalesced - before.Coalesced}
+	}
+	return err
 }
 
 func (c *Cost) fill(u treeUse) {

@@ -102,8 +102,7 @@ func (r *gitRun) cloneAll(ctx context.Context, t *tally, urls []string) error {
 		})
 	}
 	wg.Wait()
-	r.endLoad(t)
-	return r.fsckAll(ctx, t, whole)
+	return errors.Join(r.endLoad(ctx, t), r.fsckAll(ctx, t, whole))
 }
 
 func cloneOne(ctx context.Context, t *tally, url, to string) bool {

@@ -65,15 +65,14 @@ func (r *gitRun) measured(ctx context.Context, name string, work func(context.Co
 	defer cancel()
 	r.show.scenario(name)
 	t := r.tally(name)
-	cost, err := r.costs(ctx, name)
-	if err != nil {
+	if err := r.beginCost(ctx, name); err != nil {
 		return nil, err
 	}
-	workErr := work(ctx, t)
-	c, err := cost([]*tally{t})
+	err := work(ctx, t)
+	err = errors.Join(err, r.endLoad(ctx, t))
 	r.report.Sections = append(r.report.Sections, t.section())
-	r.report.Costs = append(r.report.Costs, c)
-	return &c, errors.Join(workErr, err)
+	r.report.Costs = append(r.report.Costs, *r.costing.cost)
+	return r.costing.cost, err
 }
 
 func (r *gitRun) measureClones(ctx context.Context, name string, urls []string) (*Cost, error) {

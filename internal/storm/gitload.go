@@ -120,8 +120,8 @@ func leave(ctx context.Context, r *gitRun) ([]*tally, error) {
 	}
 	wg.Wait()
 	client.close()
-	r.endLoad(t) // what runs beside holds permits, too
-	return []*tally{t}, r.allGone(ctx, t)
+	err := r.endLoad(ctx, t) // what runs beside holds permits, too
+	return []*tally{t}, errors.Join(err, r.allGone(ctx, t))
 }
 
 // allGone waits until nothing of the load is left in the server.

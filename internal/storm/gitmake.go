@@ -69,12 +69,12 @@ type repositoryPlan struct {
 const (
 	// lineRaw bytes that do not compress make a line; a version of a file adds to the pack what it changes, and objectCost is
 	// what each object adds besides.
-	lineRaw    = 96
+	lineRaw    = 48
 	objectCost = 90
 
 	// A file has at least so many lines, and so many times what a commit changes of it: Git keeps no delta that is large beside
 	// its object, and the less of one the longer its chain.
-	leastLines = 32
+	leastLines = 64
 	unchanged  = 8
 
 	addedByCommit = 4
@@ -90,7 +90,7 @@ func planRepository(objects int, size int64, seed uint64) *repositoryPlan {
 	p.commits = (objects - first) / addedByCommit
 	p.tags = (objects - first) % addedByCommit
 	changes := int64(unchanged*p.dirs*p.files + p.commits)
-	p.fresh = max(int((size-int64(objects)*objectCost)/changes/lineRaw), 1)
+	p.fresh = max(int((size-int64(objects)*objectCost+changes*lineRaw/2)/(changes*lineRaw)), 1)
 	p.lines = max(leastLines, unchanged*p.fresh)
 	var key [32]byte
 	for i := range 8 {
