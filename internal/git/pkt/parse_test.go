@@ -338,19 +338,26 @@ func TestTheCanonicalFormIsSharedByAllThatGetTheSameAnswer(t *testing.T) {
 
 func second1[T any](v T, _ error) T { return v }
 
-func TestALongRequestCostsLittleMoreThanItsBody(t *testing.T) {
+// What a Request says of its memory.
+func TestALongRequestCostsItsBodyTwiceAndALittle(t *testing.T) {
 	raw := []byte(packets("command=fetch", "object-format=sha1") + "0001")
 	for i := range 50_000 {
 		raw = append(raw, packets(fmt.Sprintf("have %040x\n", i*7919%50_000))...)
 	}
 	raw = append(raw, "0000"...)
 	var r *Request
-	n := testing.AllocsPerRun(3, func() { r, _ = ParseV2(raw, Limits{}) })
+	cost := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			r, _ = ParseV2(raw, Limits{})
+		}
+	})
 	if len(r.Haves) != 50_000 || !slices.IsSorted(r.Haves) {
 		t.Fatalf("%d haves", len(r.Haves))
 	}
-	if n > 100 {
-		t.Errorf("%v allocations for 50,000 lines", n)
+	if most := int64(len(raw)) * 3 / 2; cost.AllocedBytesPerOp() > most || cost.AllocsPerOp() > 20 {
+		t.Errorf("%d bytes in %d allocations for a body of %d, want at most %d in 20",
+			cost.AllocedBytesPerOp(), cost.AllocsPerOp(), len(raw), most)
 	}
 }
 

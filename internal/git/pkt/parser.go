@@ -28,8 +28,23 @@ func newParser(version int, body []byte, l Limits) (*parser, error) {
 	case len(body) == 0:
 		return nil, fmt.Errorf("the request is empty; expected pkt-lines")
 	}
-	r := &Request{Version: version, Body: body, ObjectFormat: "sha1"}
-	return &parser{r: r, body: string(body), lines: l.Lines}, nil
+	p := &parser{body: string(body), lines: l.Lines}
+	p.r = &Request{
+		Version: version, Body: body, ObjectFormat: "sha1",
+		Wants: p.roomFor("want "), Haves: p.roomFor("have "),
+	}
+	return p, nil
+}
+
+// roomFor the object ids that many lines have: growing step by step would leave five times as much behind. Text that only
+// looks like such lines gets no more room than the lines would.
+func (p *parser) roomFor(name string) []OID {
+	const shortest = headerLen + len("want ") + 40
+	n := min(strings.Count(p.body, name), len(p.body)/shortest)
+	if n == 0 {
+		return nil
+	}
+	return make([]OID, 0, n)
 }
 
 // next returns the next packet, a line without its line feed. At the end of the body it is an error: every message ends in a

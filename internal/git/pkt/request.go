@@ -30,7 +30,9 @@ func (l Limits) withDefaults() Limits {
 // ErrTooLarge is wrapped by errors of what is above Limits.
 var ErrTooLarge = errors.New("the request is too large")
 
-// Request is one POST to git-upload-pack. It holds its body twice, and 16 bytes for each line of it.
+// Request is one POST to git-upload-pack. It holds its body twice, and 16 bytes for each object id: up to 2.4 times the body;
+// five times, if somebody sends many lines of another kind, each as short as can be. Its strings are parts of one copy of the
+// body: clone what is to outlive it.
 type Request struct {
 	Version int    // 0, 1 or 2
 	Command string // of v2: "ls-refs", "fetch", "object-info", "bundle-uri"; of v0 and v1 always "fetch"; "" is the 4-byte probe
