@@ -2,11 +2,15 @@
 //
 // It refuses to run anything without a permit that its caller holds, to inherit an environment or a user's configuration, to
 // take a user's word for an option, and to leave a process behind: a child has its own process group, which is killed when
-// the context ends, and is waited for.
+// the context ends and when the child has ended by itself, and all of which is waited for.
+//
+//	Run ──▶ git ──▶ sh, pack-objects, …     one process group: limits, niceness and the last signal are its
+//	 │       │
+//	 │       └─ ends, or ctx ends ──▶ SIGKILL to the group ──▶ every one of it is reaped ──▶ Run returns
+//	 └─ samples the anonymous memory of the tree
 package child
 
 import (
-	"context"
 	"io"
 	"os"
 	"time"
@@ -14,59 +18,49 @@ import (
 
 // Options of a Runner.
 type Options struct {
-	Git   string               // path of the binary; "" looks for git in PATH
-	Watch func(pid int) func() // governor's; nil for none
-	Nice  int                  // 0 is 10
+	// Git is the path of the binary; "" looks for git in PATH.
+	Git string
+
+	// Watch is told of every child and called back when it is gone: a governor's Watch. Nil is none.
+	Watch func(pid int) (stop func())
+
+	// Nice is how much of their claim on the processor children give up; 0 is 10. Too low: a burst of pack generation
+	// delays the answers that need no child. Too high: on a machine that is busy with other things a pack never ends.
+	Nice int
 }
 
-// Budget is the memory that a child's permit is for, and what its settings are derived from (pack.threads, windowMemory,
-// deltaCacheSize, packedGit*, bigFileThreshold, core.deltaBaseCacheLimit; RLIMIT_DATA above it).
+// Budget is the memory that a child's permit is for, and what its settings are derived from: pack.threads, windowMemory,
+// deltaCacheSize, core.packedGit*, bigFileThreshold, deltaBaseCacheLimit, and RLIMIT_DATA above it.
 type Budget struct {
-	Bytes   int64
-	Threads int // 0 is 1
+	Bytes   int64 // at least 1: a child without a permit is a mistake
+	Threads int   // 0 is 1
 }
 
-// Cmd is one invocation. Args are behind the git's own: "pack-objects", "--stdout", ….
+// Cmd is one invocation.
 type Cmd struct {
-	Dir    string // the repository: GIT_DIR
-	Args   []string
-	Config []string // "key=value", given by GIT_CONFIG_COUNT, never by argv
+	Dir    string   // the repository, GIT_DIR and the working directory of the child; "" is none, and then it runs in /
+	Args   []string // behind git's own: "pack-objects", "--stdout", …; what a user wrote comes behind "--end-of-options"
+	Config []string // "key=value", given by GIT_CONFIG_COUNT, never by argv; it wins over what is derived from the Budget
 	Env    []string // besides the minimal environment
 	Budget Budget
-	Stdin  io.Reader
+
+	// Stdin is closed when the child has ended, if it is an io.Closer and no *os.File: who feeds it must not wait for a
+	// reader that is gone. A reader that cannot be closed must return by itself, Run waits for it.
+	Stdin io.Reader
+
+	// Stdout and Stderr must return from Write when ctx ends; Run waits for them. An error of theirs ends the child, and is
+	// returned instead of its status.
 	Stdout io.Writer
-	Stderr io.Writer  // nil keeps the last 4 KiB for the error
-	Extra  []*os.File // from descriptor 3 on
+	Stderr io.Writer // nil: its end is kept for the error, which is done anyway
+
+	Extra []*os.File // from descriptor 3 on; they stay the caller's to close
 }
 
 // Usage of an ended child and all its descendants that were waited for.
 type Usage struct {
-	PeakAnon int64 // bytes, of the process tree, sampled; at least what the kernel says of the largest one
+	// PeakAnon is the most anonymous memory, in bytes, that the tree held when it was sampled. Of a child that ended before
+	// the first sample it is the kernel's figure for the largest process, which counts pages of files, too.
+	PeakAnon int64
 	CPU      time.Duration
 	Took     time.Duration
 }
-
-// ExitError is a child's that ended with a status or a signal. OutOfMemory tells that it met its data limit or was killed by
-// the kernel.
-type ExitError struct {
-	Args        string // the subcommand alone
-	Status      int
-	Signal      string
-	OutOfMemory bool
-	Stderr      string // last lines
-}
-
-func (e *ExitError) Error() string { panic("contract") }
-
-// Runner is safe for concurrent use.
-type Runner struct{}
-
-// New finds git and asks for its version; below 2.36 is an error that says so.
-func New(o Options) (*Runner, error) { panic("contract") }
-
-// Run starts the child, waits for it and returns what it used. When ctx ends, the process group is killed and Run returns
-// context.Cause(ctx) after all of it is gone.
-func (r *Runner) Run(ctx context.Context, c Cmd) (Usage, error) { panic("contract") }
-
-// Running is how many children there are now, and the memory of their budgets.
-func (r *Runner) Running() (n int, bytes int64) { panic("contract") }

@@ -1,0 +1,82 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ExitError is a child's that ended with a status or a signal.
+type ExitError struct {
+	Args        string // the subcommand alone
+	Status      int
+	Signal      string // "" if it ended by itself
+	OutOfMemory bool   // it met its data limit, or the kernel killed it
+	Budget      int64  // what it was allowed
+	Stderr      string // last lines
+}
+
+func (e *ExitError) Error() string {
+	how := fmt.Sprintf("exited with status %d", e.Status)
+	if e.Signal != "" {
+		how = "was ended by signal " + e.Signal
+	}
+	if e.OutOfMemory {
+		how = fmt.Sprintf("ran out of its %d MiB of memory (it %s)", e.Budget>>20, how)
+	}
+	text := "git " + e.Args + " " + how
+	if e.Stderr != "" {
+		text += ": " + e.Stderr
+	}
+	return text
+}
+
+// exitError describes what exec found; anything but an exit is returned as it is.
+func exitError(c *Cmd, err error, stderr string) error {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return fmt.Errorf("git %s: %w", c.subcommand(), err)
+	}
+	e := &ExitError{Args: c.subcommand(), Status: exit.ExitCode(), Budget: c.Budget.Bytes, Stderr: stderr}
+	if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		e.Status, e.Signal = 0, unix.SignalName(ws.Signal())
+	}
+	// Nobody but the kernel sends SIGKILL to a child whose context goes on.
+	e.OutOfMemory = e.Signal == "SIGKILL" || saysOutOfMemory(stderr)
+	return e
+}
+
+// saysOutOfMemory knows what git prints when malloc, mmap or a thread's stack fails, or when a helper of its was killed.
+func saysOutOfMemory(stderr string) bool {
+	for _, words := range []string{
+		"ut of memory", "annot allocate memory", "unable to create thread", "unable to create threaded", "died of signal 9",
+	} {
+		if strings.Contains(stderr, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// tail keeps the last bytes written to it.
+type tail struct{ b []byte }
+
+const tailBytes = 4 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	n := len(p)
+	if len(p) >= tailBytes {
+		t.b, p = t.b[:0], p[len(p)-tailBytes:]
+	}
+	if over := len(t.b) + len(p) - tailBytes; over > 0 {
+		t.b = t.b[:copy(t.b, t.b[over:])]
+	}
+	t.b = append(t.b, p...)
+	return n, nil
+}
+
+func (t *tail) String() string { return strings.TrimSpace(strings.ToValidUTF8(string(t.b), "?")) }
