@@ -15,7 +15,7 @@ import (
 type configFlags struct {
 	Config string `help:"HCL file to read [$LEVEE_CONFIG]." placeholder:"FILE"`
 
-	kong.Plugins // one struct of *string, see newSettingFlags
+	kong.Plugins // one struct, see newSettingFlags
 }
 
 func newCLI() *cli {
@@ -26,8 +26,9 @@ func newCLI() *cli {
 	return c
 }
 
-// newSettingFlags returns a pointer to a struct with a *string per setting; nil means that the flag was not given.
-// Kong parses text only: values, environment and precedence are config's business.
+// newSettingFlags returns a pointer to a struct with a *string per setting, or a []string if the setting is a list, whose
+// flag may be given several times; nil means that the flag was not given. Kong parses text only: values, environment and
+// precedence are config's business.
 func newSettingFlags() any {
 	var fields []reflect.StructField
 	for i, s := range config.Settings() {
@@ -41,9 +42,13 @@ func newSettingFlags() any {
 			"placeholder:" + strconv.Quote(s.Kind),
 			"group:" + strconv.Quote(s.Group+":"),
 		}
+		typ := reflect.TypeFor[*string]()
+		if s.Kind == "LIST" || s.Kind == "PAIRS" {
+			typ = reflect.TypeFor[[]string]()
+		}
 		fields = append(fields, reflect.StructField{
 			Name: "Setting" + strconv.Itoa(i),
-			Type: reflect.TypeFor[*string](),
+			Type: typ,
 			Tag:  reflect.StructTag(strings.Join(tags, " ")),
 		})
 	}
@@ -65,7 +70,11 @@ func (f *configFlags) load(env environment) (*config.Config, error) {
 	}
 	values := reflect.ValueOf(f.Plugins[0]).Elem()
 	for i, s := range config.Settings() {
-		if text := values.Field(i); !text.IsNil() {
+		switch text := values.Field(i); {
+		case text.IsNil():
+		case text.Kind() == reflect.Slice:
+			sources.Flags[s.Flag] = strings.Join(text.Interface().([]string), ",")
+		default:
 			sources.Flags[s.Flag] = text.Elem().String()
 		}
 	}

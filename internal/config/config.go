@@ -12,8 +12,10 @@
 //	help     one line for --help
 //	min,max  bounds of a number, in its own unit; a number without min must not be negative
 //	enum     the words allowed
+//	flag     the flag, where the path with dashes reads badly
 //
-// A flag is the path with dashes (--bazel-max-streams), a variable the path in capitals (LEVEE_BAZEL_MAX_STREAMS).
+// A flag is the path with dashes (--bazel-max-streams), a variable the path in capitals (LEVEE_BAZEL_MAX_STREAMS). The
+// flag of a list may be given several times.
 // Precedence: flag, then variable, then file, then default.
 package config
 
@@ -35,6 +37,7 @@ type Config struct {
 	Listen   Listen   `block:"listen" title:"Listeners"`
 	Store    Store    `block:"store" title:"Store"`
 	Bazel    Bazel    `block:"bazel" title:"Bazel remote cache"`
+	Git      Git      `block:"git" title:"Git cache"`
 	Governor Governor `block:"governor" title:"Governor"`
 	Log      Log      `block:"log" title:"Log"`
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -131,6 +132,9 @@ func fileText(s Setting, v cty.Value) (string, error) {
 	if s.Kind == "LIST" {
 		return listText(v)
 	}
+	if s.Kind == "PAIRS" {
+		return pairsText(v)
+	}
 	text := v.Type() == cty.String
 	number := v.Type() == cty.Number
 	switch {
@@ -162,6 +166,7 @@ var wanted = map[string]string{
 	"NUMBER": "a whole number without quotes",
 	"SHARE":  "a number such as 0.75, without quotes",
 	"LIST":   `a list such as ["cache.example.com"]`,
+	"PAIRS":  `pairs such as { "github.com" = "env:GITHUB_TOKEN" }`,
 }
 
 func listText(v cty.Value) (string, error) {
@@ -174,6 +179,23 @@ func listText(v cty.Value) (string, error) {
 			return "", fmt.Errorf("must be %s", wanted["LIST"])
 		}
 		joined += e.AsString() + ","
+	}
+	return joined, nil
+}
+
+func pairsText(v cty.Value) (string, error) {
+	if !v.Type().IsObjectType() && !v.Type().IsMapType() {
+		return "", fmt.Errorf("must be %s", wanted["PAIRS"])
+	}
+	joined := ""
+	for name, e := range v.AsValueMap() {
+		if e.IsNull() || e.Type() != cty.String {
+			return "", fmt.Errorf("must be %s", wanted["PAIRS"])
+		}
+		if strings.ContainsAny(name+e.AsString(), ",") {
+			return "", errors.New("has a comma in a pair, which cannot be part of either side")
+		}
+		joined += name + "=" + e.AsString() + ","
 	}
 	return joined, nil
 }

@@ -16,7 +16,7 @@ type Setting struct {
 	Flag    string // without dashes in front: bazel-max-streams
 	Env     string // LEVEE_BAZEL_MAX_STREAMS
 	Group   string // title of the block, "Memory and shutdown" for those outside of one
-	Kind    string // placeholder in help: SIZE, TIME, NUMBER, SHARE, TEXT, LIST
+	Kind    string // placeholder in help: SIZE, TIME, NUMBER, SHARE, TEXT, WORD, LIST, PAIRS
 	Default string // as an operator would write it
 	Help    string
 	Enum    []string
@@ -65,6 +65,9 @@ func newSetting(f reflect.StructField, path, group string, index []int) Setting 
 		Help:    f.Tag.Get("help"),
 		min:     tagNumber(f.Tag.Get("min"), 0),
 		max:     tagNumber(f.Tag.Get("max"), 1<<62),
+	}
+	if flag := f.Tag.Get("flag"); flag != "" {
+		s.Flag = flag
 	}
 	if e := f.Tag.Get("enum"); e != "" {
 		s.Enum = strings.Split(e, ",")

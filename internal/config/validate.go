@@ -14,6 +14,7 @@ func (c *Config) Validate() error {
 	v.governor()
 	v.store()
 	v.bazel()
+	v.git()
 	return v.problems.err()
 }
 

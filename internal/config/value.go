@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -27,6 +28,8 @@ func kindOf(t reflect.Type) string {
 		return "TIME"
 	case t.Kind() == reflect.Slice:
 		return "LIST"
+	case t.Kind() == reflect.Map:
+		return "PAIRS"
 	case t.Kind() == reflect.Float64:
 		return "SHARE"
 	case t.Kind() == reflect.String:
@@ -52,6 +55,8 @@ func setText(v reflect.Value, s Setting, text string) error {
 	case v.Kind() == reflect.Slice:
 		v.Set(reflect.ValueOf(splitList(text)))
 		return nil
+	case v.Kind() == reflect.Map:
+		return setPairs(v, text)
 	case v.Kind() == reflect.Float64:
 		return setFloat(v, s, text)
 	case v.Kind() == reflect.String:
@@ -145,6 +150,34 @@ func splitList(text string) []string {
 	return out
 }
 
+func setPairs(v reflect.Value, text string) error {
+	pairs := map[string]string{}
+	for _, part := range splitList(text) {
+		name, value, ok := strings.Cut(part, "=")
+		if name, value = strings.TrimSpace(name), strings.TrimSpace(value); !ok || name == "" || value == "" {
+			return errors.New("is not a list of pairs such as name=value")
+		}
+		if _, twice := pairs[name]; twice {
+			return fmt.Errorf("has %s twice", name)
+		}
+		pairs[name] = value
+	}
+	if len(pairs) == 0 {
+		pairs = nil
+	}
+	v.Set(reflect.ValueOf(pairs))
+	return nil
+}
+
+// joinPairs is in the order of the names, so that a message is the same each time.
+func joinPairs(pairs map[string]string) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(pairs)) {
+		out = append(out, name+"="+pairs[name])
+	}
+	return strings.Join(out, ",")
+}
+
 // formatBytes is exact: a size that has no short name is written in bytes.
 func formatBytes(n int64) string {
 	short := bytesize.Format(n)
@@ -172,6 +205,8 @@ func (c *Config) Value(path string) string {
 		return time.Duration(v.Int()).String()
 	case v.Kind() == reflect.Slice:
 		return strings.Join(v.Interface().([]string), ",")
+	case v.Kind() == reflect.Map:
+		return joinPairs(v.Interface().(map[string]string))
 	default:
 		return fmt.Sprint(v.Interface())
 	}
