@@ -68,7 +68,7 @@ func New(o Options) *Log {
 
 // Record of a finished call.
 type Record struct {
-	Proto    string // grpc, http
+	Proto    string // grpc, http, git
 	Method   string // "/google.bytestream.ByteStream/Write", "PUT cas"
 	Code     string // as the protocol writes it
 	Key      string // fairness key: principal or peer
@@ -78,6 +78,13 @@ type Record struct {
 	Waited   time.Duration // of Took, in gates' queues
 	Miss     bool          // nothing failed: what was asked for is not there
 	Err      error         // nil if all went well; a *gate.Shed or an error with ShedReason() in it makes this a shed record
+
+	// Of git alone; what is empty is left out.
+
+	Repository string // host and path
+	Outcome    string // what became of a request for a pack: hit, coalesced, generated, shed, …
+	Agent      string // the client's User-Agent
+	Stale      bool   // answered while upstream could not be asked
 }
 
 // canceled tells whether the client has left: a build that was stopped cancels all its calls at once, and nothing failed.
@@ -126,6 +133,16 @@ func (l *Log) attrs(r Record) []slog.Attr {
 	}
 	if r.Waited > 0 {
 		a = append(a, slog.Float64("waited_ms", milliseconds(r.Waited)))
+	}
+	for _, text := range []struct{ name, value string }{
+		{"repository", r.Repository}, {"outcome", r.Outcome}, {"user_agent", r.Agent},
+	} {
+		if text.value != "" {
+			a = append(a, slog.String(text.name, text.value))
+		}
+	}
+	if r.Stale {
+		a = append(a, slog.Bool("stale", true))
 	}
 	return a
 }

@@ -2,7 +2,8 @@
 //
 // It refuses to count anything itself and to let a client choose a label: every figure is read from a snapshot at the
 // moment of a scrape, so that a metric, Status and a log record cannot disagree, and every label value comes from code
-// or from configuration, so that the number of series is known before the first request.
+// or from configuration, so that the number of series is known before the first request. The one exception, names of Git
+// repositories, comes for a bounded number of the busiest.
 package metrics
 
 import (
@@ -23,6 +24,7 @@ type Sources struct {
 	RPC    func() RPC
 	Store  func() Store
 	Bazel  func() Bazel
+	Git    func() Git
 	Build  buildinfo.Info
 }
 
@@ -91,6 +93,9 @@ func New(s Sources) Registry {
 	}
 	if s.Bazel != nil {
 		r.MustRegister(bazelCollector{s.Bazel})
+	}
+	if s.Git != nil {
+		r.MustRegister(gitCollector{s.Git})
 	}
 	return Registry{r}
 }

@@ -7,6 +7,7 @@
 //	BazelRead    RESOURCE_EXHAUSTED                     503
 //	BazelAC      RESOURCE_EXHAUSTED, but NOT_FOUND      503
 //	             once the queue is full
+//	Git          does not speak gRPC                    429; what can never fit: 413
 //
 // Two rules cut across it. A hint to come back (RetryInfo, Retry-After) goes only with a code that clients retry:
 // RESOURCE_EXHAUSTED, 503 and 429. And what can never fit (too_large) gets no code that is retried: the same request
@@ -36,6 +37,7 @@ const (
 	BazelWrite Class = iota // Write, BatchUpdateBlobs, UpdateActionResult; HTTP PUT
 	BazelRead               // ByteStream.Read, BatchReadBlobs, GetTree, FindMissingBlobs; HTTP GET, HEAD
 	BazelAC                 // GetActionResult; HTTP GET, HEAD of an action result
+	Git                     // all of Git's smart HTTP: stock git retries nothing, and 429 trips no outlier ejection as a 5xx does
 )
 
 // Reasoner is a shed that no gate decided, such as a write that the full disk turned away. The reason is one word of a
@@ -116,6 +118,9 @@ func (c Codes) HTTP(w http.ResponseWriter, class Class, err error) int {
 	return code
 }
 
+// Text is what HTTP writes, for answers that have another place for it.
+func (c Codes) Text(err error) string { return c.text(newShed(err)) }
+
 func (c Codes) code(class Class, r gate.Reason) codes.Code {
 	switch {
 	case class == BazelWrite && c.Write != codes.OK:
@@ -132,6 +137,10 @@ func (c Codes) httpStatus(class Class, r gate.Reason) int {
 	switch {
 	case class == BazelWrite && c.HTTPPut != 0:
 		return c.HTTPPut
+	case class == Git && r == gate.TooLarge:
+		return http.StatusRequestEntityTooLarge
+	case class == Git:
+		return http.StatusTooManyRequests
 	case class == BazelWrite, r == gate.TooLarge:
 		return http.StatusInsufficientStorage
 	}
