@@ -25,6 +25,9 @@
 //	   |                                 aside: 8                              |
 //	   `-- no place, too large, late --> *Shed{Reason, RetryAfter}      next turn <-'
 //
+// A caller with somebody at the other end of a connection can be told its position while it waits, and wait longer or
+// shorter than the others: AdmitWith.
+//
 // # Large waiters
 //
 // A waiter whose turn has come but that does not fit gathers: what is released is kept for it, so that a stream of

@@ -38,6 +38,39 @@ func Example() {
 	// Output: 2097152 of 67108864
 }
 
+// Somebody reads a terminal at the other end: say why nothing happens, and wait as long as that is said.
+func ExampleGate_AdmitWith() {
+	packs, err := gate.New(gate.Options{Name: "packs", Limit: 1, Queue: 50, Wait: 50 * time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	other, err := packs.Admit(context.Background(), "org/other", 1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	permit, err := packs.AdmitWith(context.Background(), "org/repo", 1, gate.Waiting{
+		Wait:  10 * time.Minute,
+		After: 5 * time.Millisecond,
+		Every: 10 * time.Second,
+		Tell: func(position int) {
+			fmt.Printf("queued, position %d\n", position)
+			other.Release() // its work ends just now
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer permit.Release()
+	fmt.Println("admitted")
+	// Output:
+	// queued, position 1
+	// admitted
+}
+
 // Protect a plain net/http server: as many bytes of bodies as the limit says, fairly between client addresses. A client
 // that hangs up leaves the queue, one that is shed is told when to come back, and the permit ends with the handler.
 func Example_server() {
