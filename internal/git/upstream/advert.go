@@ -50,21 +50,16 @@ func (c *Client) Authorize(ctx context.Context, repo Repo, cred Credentials) err
 	if err != nil {
 		return err
 	}
-	if c.Allowed(repo, cred, c.o.AuthTTL) {
+	if c.allowed(h, repo, cred) {
 		return nil
 	}
 	_, err = c.ask(ctx, h, repo, cred)
 	return err
 }
 
-// Allowed tells whether upstream said within the given time, at most an hour, that the caller may read repo. It asks nobody:
-// it is for while upstream cannot be asked.
-func (c *Client) Allowed(repo Repo, cred Credentials, within time.Duration) bool {
-	h, err := c.hostOf(repo)
-	if err != nil {
-		return false
-	}
-	_, ok := c.allowedAt.get(c.readerKey(h, repo, cred), min(within, time.Hour))
+// allowed tells whether upstream said within AuthTTL that the caller may read repo.
+func (c *Client) allowed(h *host, repo Repo, cred Credentials) bool {
+	_, ok := c.allowedAt.get(c.readerKey(h, repo, cred), c.o.AuthTTL)
 	return ok
 }
 

@@ -55,7 +55,7 @@ func TestMayReadIsBelievedForAWhileAndMayNotNever(t *testing.T) {
 		if n, err := asked(good, repoH); n != 1 || err == nil {
 			t.Errorf("%d requests, %v after it", n, err)
 		}
-		if c.Allowed(repoH, good, time.Hour) {
+		if c.allowed(c.hosts["h"], repoH, good) {
 			t.Error("the right is remembered after upstream took it away")
 		}
 	})

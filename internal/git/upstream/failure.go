@@ -75,7 +75,7 @@ func (h *host) broken(ctx context.Context, err error, begun bool) error {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, errStalled):
-		return h.failure(Stalled, "sent nothing for %v", h.o.Stall)
+		return h.failure(Stalled, "has been silent for too long")
 	case cause != nil:
 		return cause
 	case begun && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):

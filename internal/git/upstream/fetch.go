@@ -61,8 +61,8 @@ func (c *Client) fetch(ctx context.Context, h *host, ad *advert, as string, f Fe
 	return nil
 }
 
-// fetchBody writes the request. It has "done": what the mirror has is told at once, and one answer is the pack.
-func (h *host) fetchBody(ad *advert, f Fetch) ([]byte, error) {
+// fetchBody makes the request. It has "done": what the mirror has is told at once, and one answer is the pack.
+func (h *host) fetchBody(ad *advert, f Fetch) (*body, error) {
 	if err := h.mustOffer(ad, "fetch"); err != nil {
 		return nil, err
 	}
@@ -72,9 +72,15 @@ func (h *host) fetchBody(ad *advert, f Fetch) ([]byte, error) {
 	case f.Depth > 0 && !ad.has("fetch", "shallow"):
 		return nil, h.failure(Unsupported, "knows no shallow fetches")
 	}
-	var body bytes.Buffer
-	body.Grow(512 + (len(f.Wants)+len(f.Haves))*(oidLength(ad.objectFormat())+len("0000want \n")))
-	w := beginCommand(&body, ad, "fetch")
+	for _, list := range [][]string{f.Wants, f.Haves} {
+		for _, oid := range list {
+			if len(oid) != oidLength(ad.objectFormat()) || !isOID(oid) {
+				return nil, fmt.Errorf("git upstream: %q is no %s object", oid, ad.objectFormat())
+			}
+		}
+	}
+	var head bytes.Buffer
+	w := beginCommand(&head, ad, "fetch")
 	for _, option := range []string{"thin-pack", "include-tag", "ofs-delta"} {
 		w.Line(option)
 	}
@@ -87,20 +93,11 @@ func (h *host) fetchBody(ad *advert, f Fetch) ([]byte, error) {
 	if f.Filter != "" {
 		w.Line("filter ", f.Filter)
 	}
-	for _, list := range []struct {
-		word string
-		oids []string
-	}{{"want ", f.Wants}, {"have ", f.Haves}} {
-		for _, oid := range list.oids {
-			if len(oid) != oidLength(ad.objectFormat()) || !isOID(oid) {
-				return nil, fmt.Errorf("git upstream: %q is no %s object", oid, ad.objectFormat())
-			}
-			w.Line(list.word, oid)
-		}
-	}
-	w.Line("done")
-	w.Flush()
-	return body.Bytes(), w.Err()
+	var tail bytes.Buffer
+	end := pkt.NewWriter(&tail)
+	end.Line("done")
+	end.Flush()
+	return newBody(head.Bytes()).objects("want ", f.Wants).objects("have ", f.Haves).bytes(tail.Bytes()), nil
 }
 
 // skipToPack reads what comes before the pack. None of it is of use to a mirror: it knows what it asked for.

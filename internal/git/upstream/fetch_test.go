@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os/exec"
@@ -163,6 +164,25 @@ func TestWhatIsNoObjectIsNotSent(t *testing.T) {
 	for _, oid := range []string{"", "HEAD", oidA[1:], strings.ToUpper(oidA), oidA + "\n0000"} {
 		if err := c.Fetch(t.Context(), repoH, Credentials{}, Fetch{Wants: []string{oid}}); err == nil || s.count() > 1 {
 			t.Errorf("%q is sent: %v", oid, err)
+		}
+	}
+}
+
+func TestABodyOfManyObjectsIsMadeWhileItIsSent(t *testing.T) {
+	oids := make([]string, 5000)
+	for i := range oids {
+		oids[i] = fmt.Sprintf("%040x", i)
+	}
+	b := newBody([]byte("head")).objects("want ", oids[:1]).objects("have ", oids).objects("have ", nil).bytes([]byte("tail"))
+	want := "head" + lines("want "+oids[0])
+	for _, oid := range oids {
+		want += lines("have " + oid)
+	}
+	want += "tail"
+	for range 2 { // a retry sends it again
+		got, err := io.ReadAll(b.reader())
+		if err != nil || string(got) != want || b.length != int64(len(want)) {
+			t.Errorf("the body is %d bytes, said to be %d, want %d, %v", len(got), b.length, len(want), err)
 		}
 	}
 }

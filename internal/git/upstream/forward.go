@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -25,7 +26,7 @@ func (c *Client) Forward(w http.ResponseWriter, r *http.Request, repo Repo, rest
 	if !forwardable(r.Method) {
 		return &PathError{Status: http.StatusMethodNotAllowed, Text: fmt.Sprintf("the method %q is not passed on", clip(r.Method))}
 	}
-	if err := h.forwards.take(r.Context()); err != nil {
+	if err := h.forwards.take(r.Context(), 0); err != nil {
 		return err
 	}
 	defer h.forwards.give()
@@ -109,11 +110,18 @@ func (p *passage) send(url string) (*answer, error) {
 	a, err := p.h.send(p.r.Context(), key, p.patience(), func(ctx context.Context, clock *stallClock) (*http.Request, error) {
 		return p.request(ctx, url, clock)
 	})
-	if err != nil && p.up.failure() != nil {
+	if failed := p.up.failure(); err != nil && failed != nil {
 		// What the caller did not send is why upstream got nothing.
-		return nil, fmt.Errorf("read the request's body: %w", p.up.failure())
+		return nil, bodyError(failed)
 	}
 	return a, err
+}
+
+func bodyError(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return &PathError{Status: http.StatusRequestTimeout, Text: "the request's body stopped coming", Err: err}
+	}
+	return &PathError{Status: http.StatusBadRequest, Text: "the request's body ended before its end", Err: err}
 }
 
 func (p *passage) request(ctx context.Context, url string, clock *stallClock) (*http.Request, error) {

@@ -319,7 +319,7 @@ func TestACallerThatStopsInItsBodyIsCut(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
-	if resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "read the request's body") {
+	if resp.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(text), "body stopped coming") {
 		t.Errorf("the answer is %d %q", resp.StatusCode, text)
 	}
 }

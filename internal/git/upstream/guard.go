@@ -119,6 +119,7 @@ func newTransport(u *url.URL, g *guard, o Options) *http.Transport {
 		TLSHandshakeTimeout:   o.ConnectTimeout,
 		ExpectContinueTimeout: time.Second,
 		DisableCompression:    true,
+		MaxConnsPerHost:       pools * o.Connections,
 		MaxIdleConnsPerHost:   o.Connections,
 		IdleConnTimeout:       30 * time.Second,
 		Protocols:             protocols,

@@ -64,8 +64,8 @@ func (c *Client) lsRefs(ctx context.Context, h *host, ad *advert, as string) (*R
 	if err := h.mustOffer(ad, "ls-refs"); err != nil {
 		return nil, err
 	}
-	var body bytes.Buffer
-	w := beginCommand(&body, ad, "ls-refs")
+	var line bytes.Buffer
+	w := beginCommand(&line, ad, "ls-refs")
 	w.Line("peel")
 	w.Line("symrefs")
 	if ad.has("ls-refs", "unborn") {
@@ -73,7 +73,7 @@ func (c *Client) lsRefs(ctx context.Context, h *host, ad *advert, as string) (*R
 	}
 	w.Flush()
 
-	a, err := c.do(ctx, h, h.questions, uploadPackAsk(ad, as, body.Bytes()))
+	a, err := c.do(ctx, h, h.questions, uploadPackAsk(ad, as, newBody(line.Bytes())))
 	if err != nil {
 		return nil, err
 	}
@@ -94,9 +94,9 @@ func (c *Client) lsRefs(ctx context.Context, h *host, ad *advert, as string) (*R
 
 const resultType = "application/x-git-upload-pack-result"
 
-func uploadPackAsk(ad *advert, as string, body []byte) ask {
+func uploadPackAsk(ad *advert, as string, b *body) ask {
 	return ask{method: http.MethodPost, url: ad.base + "/git-upload-pack", as: as, accept: resultType,
-		contentType: "application/x-git-upload-pack-request", body: body}
+		contentType: "application/x-git-upload-pack-request", body: b.reader, length: b.length}
 }
 
 // mustOffer fails for a host without that command of protocol v2, or with objects that have other names than git's.
@@ -126,6 +126,9 @@ func beginCommand(body *bytes.Buffer, ad *advert, command string) *pkt.Writer {
 	return w
 }
 
+// leastRef is what a line counts at least against Options.MaxRefs: what is held for it does not shrink with it.
+const leastRef = 48
+
 // readRefs reads the answer to ls-refs, at most so many bytes.
 func readRefs(r *pkt.Reader, format string, most int64) (*Refs, error) {
 	refs := &Refs{ObjectFormat: format}
@@ -139,7 +142,7 @@ func readRefs(r *pkt.Reader, format string, most int64) (*Refs, error) {
 		case kind != pkt.Data:
 			return nil, fmt.Errorf("%w: %v among refs", pkt.ErrMalformed, kind)
 		}
-		if most -= int64(len(line)); most < 0 {
+		if most -= int64(max(len(line), leastRef)); most < 0 {
 			return nil, errTooManyRefs
 		}
 		ref, err := parseRef(string(line), oidLength(format))

@@ -54,7 +54,7 @@ func TestRefsAreWhatGitLists(t *testing.T) {
 			if refs.List[0].Name != "HEAD" {
 				t.Errorf("the first one is %s", refs.List[0].Name)
 			}
-			if !c.Allowed(repo, Credentials{}, time.Minute) {
+			if !c.allowed(c.hosts[repo.Host], repo, Credentials{}) {
 				t.Error("it does not count as leave to read")
 			}
 		})

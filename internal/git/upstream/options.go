@@ -48,8 +48,8 @@ type Options struct {
 	// caller read, which refs are there): nobody's slow push is waited for by a mirror, and no transfer by a question.
 	Connections int
 
-	// MaxRefs bounds what is read of one advertisement, in bytes. About as much is held while its Refs are. A larger one is
-	// Unsupported: it is to be forwarded. 0 is 64 MiB, about 800,000 refs.
+	// MaxRefs bounds what is read of one advertisement, in bytes. Four times as much is held at most while it is read, three
+	// times as much by its Refs. A larger one is Unsupported: it is to be forwarded. 0 is 64 MiB, about 800,000 refs.
 	MaxRefs int64
 
 	// ReceiveBuffer is SO_RCVBUF of each connection, of which the kernel may use twice as much. Too low: a distant host is
@@ -81,6 +81,17 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o
+}
+
+// ConnectionBytes is what a connection with TLS and what is done with it hold at most, without its socket.
+const ConnectionBytes = 128 << 10
+
+// pools are the kinds of requests that have Options.Connections each.
+const pools = 3
+
+// MaxConnections is how many connections there may be at once, to all hosts.
+func (o Options) MaxConnections() int {
+	return len(o.Hosts) * pools * o.withDefaults().Connections
 }
 
 // or is v, or d if v is zero.

@@ -44,13 +44,18 @@ const (
 	maxSegment  = 255
 )
 
-// PathError is a path's that Resolve does not take.
+// PathError is of a request that is wrong in itself: a path that Resolve does not take, a method or a body that Forward cannot
+// pass on.
 type PathError struct {
-	Status int // HTTP: 400, 403 or 404
+	Status int // HTTP: 400, 403, 404, 405 or 408
 	Text   string
+	Err    error // of reading a body, else nil
 }
 
 func (e *PathError) Error() string { return e.Text }
+
+// Unwrap returns Err.
+func (e *PathError) Unwrap() error { return e.Err }
 
 func badPath(format string, args ...any) error {
 	return &PathError{Status: http.StatusBadRequest, Text: fmt.Sprintf(format, args...)}
@@ -64,7 +69,7 @@ func (c *Client) Resolve(rawPath string) (Repo, Service, string, error) {
 		return Repo{}, "", "", badPath("the path is longer than %d bytes", maxPath)
 	}
 	name, path, _ := strings.Cut(rawPath, "/")
-	h, err := c.allowed(name)
+	h, err := c.named(name)
 	if err != nil {
 		return Repo{}, "", "", err
 	}
@@ -84,8 +89,8 @@ func (c *Client) Resolve(rawPath string) (Repo, Service, string, error) {
 	return repo, service, encodeSegments(segments[n:]), nil
 }
 
-// allowed finds a host as a client wrote it.
-func (c *Client) allowed(raw string) (*host, error) {
+// named finds a host as a client wrote it.
+func (c *Client) named(raw string) (*host, error) {
 	name, err := decodeSegment(raw)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,19 +24,20 @@ type ask struct {
 	as          string // Authorization, or ""
 	accept      string // the only media type that is taken
 	contentType string
-	body        []byte
+	body        func() io.Reader // nil is none
+	length      int64            // of the body
 }
 
 func (q ask) request(ctx context.Context, clock *stallClock) (*http.Request, error) {
 	var body io.Reader
 	if q.body != nil {
-		body = &ticking{r: bytes.NewReader(q.body), clock: clock}
+		body = &ticking{r: q.body(), clock: clock}
 	}
 	req, err := http.NewRequestWithContext(ctx, q.method, q.url, body)
 	if err != nil {
 		return nil, withoutURL(err)
 	}
-	req.ContentLength = int64(len(q.body))
+	req.ContentLength = q.length
 	req.Header.Set("User-Agent", userAgent)
 	req.Header.Set("Git-Protocol", "version=2")
 	req.Header.Set("Accept", q.accept)
@@ -77,7 +78,7 @@ func (c *Client) do(ctx context.Context, h *host, pool slots, q ask) (*answer, e
 	if err := h.spare(key); err != nil {
 		return nil, err
 	}
-	if err := pool.take(ctx); err != nil {
+	if err := h.take(ctx, pool); err != nil {
 		return nil, err
 	}
 	a, err := h.sendTwice(ctx, key, q)
@@ -88,6 +89,19 @@ func (c *Client) do(ctx context.Context, h *host, pool slots, q ask) (*answer, e
 	end := a.end
 	a.end = func() { end(); pool.give() }
 	return a, nil
+}
+
+// take waits for a slot: for a transfer as long as its caller does, for a question as long as for an answer.
+func (h *host) take(ctx context.Context, pool slots) error {
+	patience := h.o.Stall
+	if pool == h.fetches {
+		patience = 0
+	}
+	err := pool.take(ctx, patience)
+	if err == errBusy {
+		return h.failure(Stalled, "%w", errBusy)
+	}
+	return err
 }
 
 func (h *host) sendTwice(ctx context.Context, key callerKey, q ask) (*answer, error) {
@@ -106,9 +120,10 @@ func (h *host) sendTwice(ctx context.Context, key callerKey, q ask) (*answer, er
 
 // sendAsk tells besides whether upstream said anything.
 func (h *host) sendAsk(ctx context.Context, key callerKey, q ask) (a *answer, said bool, err error) {
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { said = true }})
+	var began atomic.Bool // told by a goroutine of net/http, which may outlive the call
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { began.Store(true) }})
 	a, err = h.send(traced, key, h.o.Stall, q.request)
-	return a, said, err
+	return a, began.Load(), err
 }
 
 // send sends what build makes. The stall clock runs until the answer begins, and while it is read.

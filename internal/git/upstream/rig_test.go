@@ -14,12 +14,8 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/leveehq/levee/internal/git/pkt"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newClient is for hosts given by URL.
 func newClient(t *testing.T, o Options, urls ...string) *Client {

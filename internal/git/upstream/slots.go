@@ -2,19 +2,31 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
 
-// slots bound what a host is asked at once. Who waits, waits for its context, in the order of arrival.
+// slots bound what a host is asked at once. Who waits, waits in the order of arrival.
 type slots chan struct{}
 
 func newSlots(n int) slots { return make(slots, n) }
 
-func (s slots) take(ctx context.Context) error {
+var errBusy = errors.New("has been busy with other requests for too long")
+
+// take waits no longer than patience, or for its context alone if that is 0.
+func (s slots) take(ctx context.Context, patience time.Duration) error {
+	var impatient <-chan time.Time
+	if patience > 0 {
+		t := time.NewTimer(patience)
+		defer t.Stop()
+		impatient = t.C
+	}
 	select {
 	case s <- struct{}{}:
 		return nil
+	case <-impatient:
+		return errBusy
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
