@@ -19,7 +19,10 @@ const (
 	Sideband64k = 65515
 )
 
-const bandHeader = headerLen + 1
+const (
+	bandHeader = headerLen + 1
+	leastRead  = 8 << 10 // at once, where packets are smaller or there are none
+)
 
 // ErrNoBand says that a client without a side-band cannot be told anything once its pack has begun: cut the connection.
 var ErrNoBand = errors.New("the client asked for no side-band, so that nothing but the pack can be sent")
@@ -33,12 +36,17 @@ type Muxer struct {
 }
 
 // NewMuxer frames for a client whose SidebandSize is size; with size 0 the pack is sent as it is. Packets are made in buf, as
-// many at once as it holds; if it is too short for one, a new one is made. Every Write to dst is of whole packets.
+// many at once as it holds; if it is too short for one, a new one is made when it is needed. Every Write to dst is of whole
+// packets.
 func NewMuxer(dst io.Writer, size int, buf []byte) *Muxer {
-	if least := max(size, Sideband) + bandHeader; len(buf) < least {
-		buf = make([]byte, least)
-	}
 	return &Muxer{dst: dst, size: size, buf: buf}
+}
+
+// reserve has room for a packet of n bytes.
+func (m *Muxer) reserve(n int) {
+	if len(m.buf) < n+bandHeader {
+		m.buf = make([]byte, n+bandHeader)
+	}
 }
 
 // Write sends bytes of the pack.
@@ -51,10 +59,15 @@ func (m *Muxer) Write(p []byte) (int, error) {
 
 // send writes p in as many packets as it takes.
 func (m *Muxer) send(band byte, p []byte) (sent int, err error) {
+	m.reserve(min(m.size, len(p)))
 	for sent < len(p) {
 		used, taken := 0, 0
-		for room := m.room(used); room > 0 && sent+taken < len(p); room = m.room(used) {
-			n := copy(m.buf[used+bandHeader:used+bandHeader+room], p[sent+taken:])
+		for rest := p[sent:]; len(rest) > 0; rest = p[sent+taken:] {
+			n := min(m.size, len(rest))
+			if len(m.buf)-used < n+bandHeader {
+				break
+			}
+			copy(m.buf[used+bandHeader:], rest[:n])
 			used += m.seal(used, band, n)
 			taken += n
 		}
@@ -64,15 +77,6 @@ func (m *Muxer) send(band byte, p []byte) (sent int, err error) {
 		sent += taken
 	}
 	return sent, nil
-}
-
-// room is the payload of a packet at that place of the buffer: the largest there is, or none. Short packets only for want of
-// room would cost the client more than they spare us.
-func (m *Muxer) room(at int) int {
-	if len(m.buf)-at < m.size+bandHeader {
-		return 0
-	}
-	return m.size
 }
 
 // seal writes the header of a packet whose payload of n bytes is in its place, and returns its length.
@@ -86,6 +90,7 @@ func (m *Muxer) seal(at int, band byte, n int) int {
 // where bytes are framed, so that they are not copied. What is less than a packet goes out before r is asked for more, since
 // that may take its time.
 func (m *Muxer) ReadFrom(r io.Reader) (total int64, err error) {
+	m.reserve(max(m.size, leastRead))
 	for err == nil {
 		var used, n int
 		used, n, err = m.frame(r)
@@ -109,13 +114,13 @@ func (m *Muxer) frame(r io.Reader) (used, n int, err error) {
 		n, err = r.Read(m.buf)
 		return n, n, err
 	}
-	for room := m.room(0); room > 0; room = m.room(used) {
-		got, err := r.Read(m.buf[used+bandHeader : used+bandHeader+room])
+	for len(m.buf)-used >= m.size+bandHeader {
+		got, err := r.Read(m.buf[used+bandHeader : used+bandHeader+m.size])
 		if got > 0 {
 			used += m.seal(used, bandData, got)
 			n += got
 		}
-		if err != nil || got < room {
+		if err != nil || got < m.size {
 			return used, n, err
 		}
 	}

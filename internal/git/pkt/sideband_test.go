@@ -54,17 +54,28 @@ func TestAPackComesThroughEverySideband(t *testing.T) {
 
 func TestPacketsAreAsLargeAsTheClientMayGet(t *testing.T) {
 	for _, size := range []int{Sideband, Sideband64k} {
-		var dst writes
-		m := NewMuxer(&dst, size, nil)
+		var wire bytes.Buffer
+		m := NewMuxer(&wire, size, nil)
 		m.ReadFrom(bytes.NewReader(somePack(2*size + 7)))
+		m.Write(somePack(2*size + 7))
 		m.Close()
+		shown, _ := readAll(NewReader(&wire))
 		var lengths []int
-		for _, w := range dst.all {
-			lengths = append(lengths, len(w))
+		for _, p := range shown[:len(shown)-1] {
+			lengths = append(lengths, len(p)-1)
 		}
-		if want := []int{size + 5, size + 5, 12, 4}; !slices.Equal(lengths, want) {
-			t.Errorf("writes of %d bytes, want %d", lengths, want)
+		if want := []int{size, size, 7, size, size, 7}; !slices.Equal(lengths, want) {
+			t.Errorf("packets of %d bytes, want %d", lengths, want)
 		}
+	}
+}
+
+func TestALineOfProgressCostsNoPacketOfThePack(t *testing.T) {
+	cost := testing.AllocsPerRun(100, func() { NewMuxer(io.Discard, Sideband64k, nil).Progress("queued, position 3\n") })
+	m := NewMuxer(io.Discard, Sideband64k, nil)
+	m.Progress("queued, position 3")
+	if cost > 3 || len(m.buf) > 100 {
+		t.Errorf("%v allocations, and a buffer of %d bytes", cost, len(m.buf))
 	}
 }
 
