@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/cgi"
@@ -60,7 +61,7 @@ func httpBackend(t testing.TB, root string) *cgi.Handler {
 		t.Fatal(err)
 	}
 	path := filepath.Join(strings.TrimSpace(string(core)), "git-http-backend")
-	return &cgi.Handler{Path: path, Root: "/", Stderr: io.Discard, Env: []string{
+	return &cgi.Handler{Path: path, Root: "/", Stderr: io.Discard, Logger: log.New(io.Discard, "", 0), Env: []string{
 		"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull,
 	}}
 }

@@ -1,0 +1,203 @@
+package gitcases
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/leveehq/levee/internal/e2e/rig"
+)
+
+// mostPacks of a mirror, whatever was fetched into it.
+const mostPacks = 60
+
+// maintenanceRace: pushes and forced pushes upstream, fetches, five clones at a time, and the server's own maintenance.
+func maintenanceRace(l *Lab) {
+	r := l.Up.Deep("deep", l.Size.Commits)
+	s := l.serve("--git-max-staleness", "0s")
+	client := rig.NewGitClient(l)
+	rolling := client.Clone(s.URL("deep"))
+	for round := range l.Size.Rounds {
+		var turn sync.WaitGroup
+		turn.Go(func() {
+			r.Commit("main", "f", fmt.Sprint(round))
+			r.Commit(fmt.Sprint("branch", round%7), "g", fmt.Sprint(round))
+			r.Replace("forced", "h", fmt.Sprint(round))
+		})
+		turn.Go(func() {
+			crowd(5, func(i int) {
+				own := rig.NewGitClient(l).Nice()
+				dir := own.Clone(s.URL("deep"), "--bare")
+				own.In(dir, "fsck", "--connectivity-only")
+				os.RemoveAll(dir)
+			})
+		})
+		turn.Go(func() {
+			client.In(rolling, "fetch", "--quiet", "--prune", "--force", "origin", "+refs/heads/*:refs/remotes/origin/*")
+		})
+		turn.Wait()
+		if l.Failed() {
+			return
+		}
+	}
+	if here, there := client.Git("ls-remote", s.URL("deep")), client.Git("ls-remote", l.Up.URL("deep")); here != there {
+		l.Errorf("refs here:\n%s\nupstream:\n%s", here, there)
+	}
+	client.In(rolling, "fsck", "--connectivity-only")
+	l.idle(s)
+	for _, dir := range s.Mirrors() {
+		client.Git("--git-dir="+dir, "fsck", "--connectivity-only")
+		packs, _ := filepath.Glob(filepath.Join(dir, "objects", "pack", "*.pack"))
+		l.Logf("after %d rounds there are %d packs", l.Size.Rounds, len(packs))
+		if len(packs) > mostPacks {
+			l.Error("that is too many")
+		}
+		if left, _ := filepath.Glob(filepath.Join(dir, "objects", "pack", "*.keep")); len(left) > 0 {
+			l.Errorf("left behind: %v", left)
+		}
+	}
+	for _, c := range s.Spy.Calls() {
+		if c.Command == "gc" || strings.Contains(c.Args, "--auto") {
+			l.Errorf("git was to decide on maintenance itself: %s", c.Args)
+		}
+	}
+}
+
+// killedServer: kill -9 during the first clone, during a fetch, during maintenance, with a pack in the making.
+func killedServer(l *Lab) {
+	r := l.Up.Big("big", l.Size.Big)
+	s := l.serve()
+	client := rig.NewGitClient(l)
+	url := func() string { return s.URL("big") }
+	killedWhile := func(what string, begin func(), begun func() error) {
+		l.Helper()
+		ended := make(chan struct{})
+		go func() { defer close(ended); begin() }()
+		l.until(what, begun)
+		s.Kill()
+		<-ended
+		l.Up.Mend()
+		l.until("no process to be left of a server killed: "+what, func() error {
+			left := rig.Naming(s.Data, s.PID())
+			return no(len(left) == 0, "left: %v", left)
+		})
+		s.Start()
+		dir := client.Clone(url(), "--bare")
+		client.In(dir, "fsck", "--connectivity-only")
+		if got, want := client.In(dir, "rev-parse", "HEAD"), r.Git("rev-parse", "main"); got != want {
+			l.Errorf("%s: after the kill a clone has %s, upstream %s", what, got, want)
+		}
+		l.idle(s)
+	}
+	fails := func() { client.Run(l.ctx(), "clone", "--bare", url(), client.Dir()) } // its error is of the kill
+	stalled := func(c rig.Call) bool { return c.Transfer() }
+	transferring := func() error {
+		now, _ := l.Up.UnderWay(rig.Fetch)
+		return no(now > 0 && len(s.Spy.Calls("index-pack")) > 0, "%d transfers", now)
+	}
+	l.Up.Break(rig.Fault{Match: stalled, StallAfter: l.Size.Big / 2})
+	killedWhile("it clones", fails, transferring)
+
+	r.Commit("main", "new", strings.Repeat("new", 1000))
+	l.Up.Break(rig.Fault{Match: stalled, StallAfter: 100})
+	killedWhile("it fetches", fails, func() error {
+		now, _ := l.Up.UnderWay(rig.Fetch)
+		return no(now > 0, "no transfer")
+	})
+
+	for _, command := range []string{"repack", "commit-graph", "multi-pack-index", "update-ref", "pack-objects"} {
+		if len(s.Spy.Calls(command)) == 0 {
+			continue // not all of them are this server's way
+		}
+		r.Commit("main", "new", command)
+		held, before := s.Spy.Hold(command), len(s.Spy.Calls(command))
+		l.killedWhileHeld(s, held, before, command, killedWhile, func() {
+			fails()
+		})
+	}
+}
+
+// killedWhileHeld: some commands come with every fetch, some only with maintenance, which need not come in time.
+func (l *Lab) killedWhileHeld(s *rig.GitServer, held *rig.Held, before int, command string,
+	killedWhile func(string, func(), func() error), begin func()) {
+	l.Helper()
+	began := false
+	killedWhile("it runs "+command, begin, func() error {
+		began = began || len(s.Spy.Calls(command)) > before
+		return no(began, "no %s", command)
+	})
+	held.Release()
+}
+
+// brokenMirror: what a dead server may have left, and what a bad disk may have made of a mirror.
+func brokenMirror(l *Lab) {
+	r := l.Up.R40("r40")
+	l.Up.R40("other")
+	s := l.serve()
+	client := rig.NewGitClient(l)
+	client.Clone(s.URL("r40"), "--bare")
+	client.Clone(s.URL("other"), "--bare")
+	l.idle(s)
+	for name, harm := range map[string]func(dir string){
+		"locks": func(dir string) {
+			for _, lock := range []string{"refs/heads/main.lock", "shallow.lock", "packed-refs.lock", "HEAD.lock", "config.lock", "objects/info/commit-graph.lock",
+				"objects/pack/multi-pack-index.lock", "objects/pack/tmp_pack_abcdef", "objects/pack/tmp_idx_abcdef"} {
+				plant(l, filepath.Join(dir, lock), "")
+			}
+		},
+		"a truncated idx":  func(dir string) { truncate(l, dir, "*.idx") },
+		"a truncated pack": func(dir string) { truncate(l, dir, "*.pack") },
+		"no HEAD":          func(dir string) { os.Remove(filepath.Join(dir, "HEAD")) },
+	} {
+		s.Kill()
+		for _, dir := range s.Mirrors() {
+			if strings.Contains(dir, "r40") {
+				harm(dir)
+			}
+		}
+		s.Start()
+		tip := r.Commit("main", "f", name)
+		l.until("a clone after "+name, func() error {
+			dir := client.Dir()
+			out, err := client.Run(l.ctx(), "clone", "--quiet", "--bare", s.URL("r40"), dir)
+			if err != nil {
+				l.Logf("%s: a clone failed: %s", name, out)
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			client.In(dir, "fsck")
+			got := client.In(dir, "rev-parse", "HEAD")
+			return no(got == tip, "it has %s, upstream %s", got, tip)
+		})
+		client.Clone(s.URL("other"), "--bare")
+		l.idle(s) // no lock and no temporary file is left either
+	}
+}
+
+func plant(l *Lab, path, text string) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		l.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		l.Fatal(err)
+	}
+}
+
+func truncate(l *Lab, dir, pattern string) {
+	l.Helper()
+	names, _ := filepath.Glob(filepath.Join(dir, "objects", "pack", pattern))
+	if len(names) == 0 {
+		l.Fatalf("void: %s has no %s", dir, pattern)
+	}
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err == nil {
+			os.Chmod(name, 0o644)
+			err = os.Truncate(name, info.Size()/2)
+		}
+		if err != nil {
+			l.Fatal(err)
+		}
+	}
+}
