@@ -3,36 +3,95 @@
 // It refuses to serve clients, to decide who may read, and to keep a credential. A mirror is empty, cloning, ready or broken;
 // each state survives kill -9, and the next start or use repairs what it finds.
 //
-//	empty ──▶ cloning ──▶ ready ◀──▶ (fetch, maintenance; under the mirror's own lock)
+//	empty ──▶ cloning ──▶ ready ◀──▶ (fetch, maintenance)
 //	             │  ▲        │
 //	             ▼  │        ▼
 //	           empty└──── broken      a broken one is set aside and cloned anew
+//
+// On disk:
+//
+//	lock                 taken by the process that has the directory
+//	mirrors/<id>.<n>/    a bare repository; <id> is a hash of the repository's name, which levee.json has in clear
+//	work/<n>/            what is being made: clones, packs on their way in, and what is on its way out. Emptied at start
+//
+// Nothing is written where readers look until it is whole. A pack is received, indexed and checked for connectivity in work/,
+// and then renamed into its place. Refs are one file, packed-refs, which is replaced; there are no loose refs, so there are no
+// locks on them that a dead process could leave, and no order in which refs would have to change. Packs that a repack has made
+// superfluous stay until every lease is released that began before it.
+//
+// What a mirror's own packs hold is reachable from its refs and may be served to whoever may read the repository, but for the
+// suspects: objects that a deleted or force-moved ref reached, until a full repack drops them. Those, and objects that were
+// fetched by name because no ref reaches them (they are kept apart, in wants/, an alternate), are served only if upstream
+// says so to the same caller.
 package mirror
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/git/child"
-	"github.com/leveehq/levee/internal/git/pkt"
 	"github.com/leveehq/levee/internal/git/upstream"
 )
 
 // Options of a Store.
 type Options struct {
-	Dir          string
-	MaxBytes     int64         // of all mirrors; the least recently used whole mirrors give way. 0 is no bound
-	MaxStaleness time.Duration // 0 asks upstream every time, single-flight
-	Grace        time.Duration // how long a mirror is served while upstream cannot be asked; 0 is 10 min
-	Upstream     *upstream.Client
-	Runner       *child.Runner
-	// Gate is for index-pack, repack and commit-graph: in bytes, keyed by repository. Budget is what one such child may take.
+	// Dir is the store's alone; it is made if it is not there.
+	Dir string
+
+	// MaxBytes is for all mirrors; the least recently used whole mirrors give way. 0 is no bound. Too low: mirrors are cloned
+	// again and again. Too high: the disk fills, and clones fail for want of room instead.
+	MaxBytes int64
+
+	// MaxStaleness is how old upstream's word on its refs may be; 0 asks every time, with one question for all who wait.
+	MaxStaleness time.Duration
+
+	// Grace is how long a mirror is served while upstream cannot be asked; 0 is 10 min.
+	Grace time.Duration
+
+	Upstream *upstream.Client
+	Runner   *child.Runner
+
+	// Gate is for git's processes of all kinds here: in bytes, keyed by repository. Budget is what one may take.
 	Gate   *gate.Gate
 	Budget child.Budget
-	Logger *slog.Logger
+
+	Logger *slog.Logger // nil is slog's default
 }
+
+func (o *Options) validate() error {
+	switch {
+	case o.Dir == "" || o.Upstream == nil || o.Runner == nil || o.Gate == nil:
+		return errors.New("mirror: Options.Dir, Upstream, Runner and Gate are required")
+	case o.Budget.Bytes < 1:
+		return fmt.Errorf("mirror: Options.Budget is %d bytes; a child needs one", o.Budget.Bytes)
+	case o.MaxBytes < 0 || o.MaxStaleness < 0 || o.Grace < 0:
+		return fmt.Errorf("mirror: MaxBytes %d, MaxStaleness %v and Grace %v must not be negative", o.MaxBytes, o.MaxStaleness, o.Grace)
+	}
+	return nil
+}
+
+const defaultGrace = 10 * time.Minute
+
+// asker is the part of upstream.Client that is used here.
+type asker interface {
+	LsRefs(ctx context.Context, repo upstream.Repo, cred upstream.Credentials) (*upstream.Refs, error)
+	Fetch(ctx context.Context, repo upstream.Repo, cred upstream.Credentials, f upstream.Fetch) error
+}
+
+// runner is the part of child.Runner that is used here.
+type runner interface {
+	Run(ctx context.Context, c child.Cmd) (child.Usage, error)
+}
+
+// ErrClosed is of calls after Run has ended.
+var ErrClosed = errors.New("mirror store is closed")
+
+// ErrNoRoom is wrapped by errors of what is too large for Options.MaxBytes, with everything evicted that may be.
+var ErrNoRoom = errors.New("no room for the mirror")
 
 // State of a mirror.
 type State string
@@ -43,53 +102,6 @@ const (
 	Ready   State = "ready"
 	Broken  State = "broken"
 )
-
-// Store is safe for concurrent use.
-type Store struct{}
-
-// Open reads what is in o.Dir, and repairs it; it does not ask upstream.
-func Open(o Options) (*Store, error) { panic("contract") }
-
-// Run does maintenance and eviction until ctx ends.
-func (s *Store) Run(ctx context.Context) error { panic("contract") }
-
-// View is what a mirror's refs are for a caller.
-type View struct {
-	Refs       *upstream.Refs
-	Generation uint64        // changes whenever refs or served objects change
-	Age        time.Duration // since upstream was asked
-	Stale      error         // why upstream could not be asked, if it is served within grace; nil is fresh
-}
-
-// Refs are upstream's, asked within MaxStaleness (single-flight). They are known before the mirror has their objects.
-// The first call for a repository starts its clone, whoever gives up waiting.
-func (s *Store) Refs(ctx context.Context, repo upstream.Repo, cred upstream.Credentials) (*View, error) {
-	panic("contract")
-}
-
-// Lease waits until the mirror is ready and holds all objects that v advertises, and keeps it from eviction and from pruning
-// what it has until Release. progress, which may be nil, gets lines of what is waited for.
-func (s *Store) Lease(ctx context.Context, repo upstream.Repo, cred upstream.Credentials, v *View, progress func(string)) (*Lease, error) {
-	panic("contract")
-}
-
-// Lease is a mirror in use.
-type Lease struct {
-	Repo       upstream.Repo
-	Dir        string
-	Generation uint64
-	Objects    int64 // about how many the mirror has
-	Bytes      int64 // of its packs
-}
-
-// Release may be called twice.
-func (l *Lease) Release() { panic("contract") }
-
-// Ensure has objects fetched that the mirror lacks, or that are not reachable in it any more and may therefore only be served
-// if upstream still does (single-flight by object). What neither has is returned.
-func (l *Lease) Ensure(ctx context.Context, cred upstream.Credentials, oids []pkt.OID) (missing []pkt.OID, err error) {
-	panic("contract")
-}
 
 // Info of one mirror, for Status and the command line.
 type Info struct {
@@ -103,9 +115,3 @@ type Info struct {
 	Leases     int       `json:"leases"`
 	Error      string    `json:"error,omitempty"`
 }
-
-// List is sorted by name.
-func (s *Store) List() []Info { panic("contract") }
-
-// Evict removes a mirror when its leases are released; false if there is none.
-func (s *Store) Evict(repo upstream.Repo) bool { panic("contract") }
