@@ -36,7 +36,7 @@ func (l *Lab) queued(s *rig.GitServer, n int) {
 func fairBetweenRepositories(l *Lab) {
 	const crowdOfA = 25
 	a, b := l.Up.Deep("a", l.Size.Commits), l.Up.Deep("b", l.Size.Commits)
-	s := l.serve("--git-per-repository", "2", "--git-total", "8", "--memory-limit", "4GiB")
+	s := l.serve("--git-per-repository", "2", "--git-total", "8")
 	client := rig.NewGitClient(l)
 	for _, name := range []string{"a", "b"} {
 		client.Clone(s.URL(name), "--bare", "--depth=1")

@@ -51,8 +51,8 @@ func (u *Upstream) R40(name string) *Repo {
 	return r
 }
 
-// blobSize is that of the blobs of Big.
-const blobSize = 64 << 10
+// blobSize is that of the blobs of Big. They are small so that there are many: what a clone costs goes by their number.
+const blobSize = 2 << 10
 
 // Big makes a repository of about so many bytes of random blobs in ten commits.
 func (u *Upstream) Big(name string, size int64) *Repo {
@@ -66,20 +66,20 @@ func (u *Upstream) Big(name string, size int64) *Repo {
 			r.commit(w, "main", false)
 			for i := blobs * c / 10; i < blobs*(c+1)/10; i++ {
 				random.Read(blob)
-				file(w, fmt.Sprintf("d%d/blob%d", c, i), blob)
+				file(w, fmt.Sprintf("d%d/%d/blob%d", c, i%100, i), blob)
 			}
 		}
 	})
 	return r
 }
 
-// Deep makes a repository of so many commits with five objects each: a commit, three trees and a blob of about 1 KiB.
+// Deep makes a repository of so many commits with five objects each: a commit, three trees and a blob of 1.4 KiB.
 func (u *Upstream) Deep(name string, commits int) *Repo {
 	u.t.Helper()
 	r := u.Empty(name)
 	r.fastImport(func(w io.Writer) {
 		random := rand.NewChaCha8([32]byte{'d', 'e', 'e', 'p'})
-		blob := make([]byte, 1<<10)
+		blob := make([]byte, 1434)
 		for c := range commits {
 			r.commit(w, "main", false)
 			random.Read(blob)

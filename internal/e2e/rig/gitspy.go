@@ -27,7 +27,7 @@ const spyScript = `#!/bin/sh
 for sub; do case $sub in -*) ;; *) break ;; esac; done
 export -p >%[1]s/env/$$
 [ -p %[1]s/hold/"$sub" ] && ln %[1]s/hold/"$sub" %[1]s/hold/"$sub".$$
-printf '%%s\t%%s\t%%s\t%%s\n' "$$" "$sub" "$GIT_DIR" "$*" >>%[1]s/calls
+printf '%%s\t%%s\t%%s\t%%s\n' "$$" "$sub" "$PWD" "$*" >>%[1]s/calls
 [ -p %[1]s/hold/"$sub".$$ ] && read -r _ 2>/dev/null <%[1]s/hold/"$sub".$$
 exec %[2]s "$@"
 `
@@ -55,7 +55,7 @@ func newSpy(t testing.TB) *Spy {
 type Child struct {
 	PID     int
 	Command string // pack-objects, index-pack, …
-	GitDir  string
+	Dir     string // in which it ran: the mirror
 	Args    string
 }
 
@@ -71,7 +71,7 @@ func (s *Spy) Calls(commands ...string) (all []Child) {
 		if len(f) < 4 {
 			continue
 		}
-		c := Child{Command: f[1], GitDir: f[2], Args: f[3]}
+		c := Child{Command: f[1], Dir: f[2], Args: f[3]}
 		c.PID, _ = strconv.Atoi(f[0])
 		if len(commands) == 0 || slices.Contains(commands, c.Command) {
 			all = append(all, c)
