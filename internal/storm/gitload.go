@@ -50,45 +50,63 @@ func (r *gitRun) together(work func(i int, c *gitHTTP)) {
 // slowReaders: clones that are read at Rate, and beside them one ordinary clone after the other, which must not feel it.
 func slowReaders(ctx context.Context, r *gitRun) ([]*tally, error) {
 	slow, others := r.tally("slow"), r.tally("slow: others")
-	reading, cancel := context.WithTimeoutCause(ctx, r.o.Slow, errDone)
-	defer cancel()
 	client := newGitHTTP(slowBuffer)
 	defer client.close()
 	fast := newGitHTTP(0)
 	defer fast.close()
-	var wg sync.WaitGroup
+	reading, done := context.WithCancel(ctx)
+	var readers, rest sync.WaitGroup
 	for i := range r.o.Clients {
-		g := r.repos[i%len(r.repos)]
-		wg.Go(func() { r.readSlowly(reading, client, slow, g, int64(r.o.Rate)) })
+		s := slowReader{rate: int64(r.o.Rate), stay: r.o.Slow, whenServed: true}
+		readers.Go(func() { s.read(ctx, client, slow, r.repos[i%len(r.repos)]) })
 	}
 	for _, g := range r.repos {
-		wg.Go(func() {
+		rest.Go(func() {
 			for reading.Err() == nil {
 				r.oneFetch(ctx, fast, others, g.url, g.full())
 			}
 		})
 	}
-	wg.Wait()
+	readers.Wait()
+	done()
+	rest.Wait()
 	return []*tally{slow, others}, nil
+}
+
+// slowReader reads for a while and leaves.
+type slowReader struct {
+	rate       int64 // bytes a second
+	stay       time.Duration
+	whenServed bool // it stays for so long from its first byte on, and not from its request
 }
 
 // errDone ends a reader that has done its part: its server is not to blame.
 var errDone = errors.New("read for as long as was asked for")
 
-// readSlowly succeeds if the answer is not cut before ctx ends. Latency is the time to its first byte, and bytes are the answer's.
-func (r *gitRun) readSlowly(ctx context.Context, c *gitHTTP, t *tally, g *gitRepo, rate int64) {
+// read succeeds if the answer is not cut before it leaves. Latency is the time to the answer's first byte, and bytes are the
+// answer's.
+func (s slowReader) read(ctx context.Context, c *gitHTTP, t *tally, g *gitRepo) {
 	t.offered.Add(1)
 	t.open.Add(1)
 	defer t.open.Add(-1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	leaveLater := func() { time.AfterFunc(s.stay, func() { cancel(errDone) }) }
+	if !s.whenServed {
+		leaveLater()
+	}
 	began := time.Now()
 	var first sync.Once
 	a, err := c.fetch(ctx, g.url, g.full(), func(body io.Reader) io.Reader {
 		return readFunc(func(p []byte) (int, error) {
-			n, err := (&paced{ctx, body, rate}).Read(p)
+			n, err := (&paced{ctx, body, s.rate}).Read(p)
 			t.bytes.Add(int64(n))
-			if n > 0 {
-				first.Do(func() { t.latency.add(time.Since(began)) })
-			}
+			first.Do(func() {
+				t.latency.add(time.Since(began))
+				if s.whenServed {
+					leaveLater()
+				}
+			})
 			return n, err
 		})
 	})
@@ -110,13 +128,11 @@ const leavePatience = 10 * time.Second
 // leave: clients that go away in mid-stream. Afterwards no child of the server may be left, and no permit held.
 func leave(ctx context.Context, r *gitRun) ([]*tally, error) {
 	t := r.tally("leave")
-	staying, cancel := context.WithTimeoutCause(ctx, r.o.Leave, errDone)
-	defer cancel()
 	client := newGitHTTP(slowBuffer)
 	var wg sync.WaitGroup
 	for i := range r.o.Clients {
-		g := r.repos[i%len(r.repos)]
-		wg.Go(func() { r.readSlowly(staying, client, t, g, 5*int64(r.o.Rate)) })
+		s := slowReader{rate: 5 * int64(r.o.Rate), stay: r.o.Leave}
+		wg.Go(func() { s.read(ctx, client, t, r.repos[i%len(r.repos)]) })
 	}
 	wg.Wait()
 	client.close()

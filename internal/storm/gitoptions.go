@@ -50,9 +50,9 @@ type GitOptions struct {
 	// Rate of slow readers; clients that leave read at five times that.
 	Rate Size `help:"Bytes a second that a slow reader takes (scenario slow)." default:"10000"`
 
-	// Slow is how long slow readers go on, and Leave how long those stay that leave.
-	Slow  time.Duration `help:"How long slow readers read (scenario slow)." default:"20s"`
-	Leave time.Duration `help:"How long a client stays that leaves in mid-stream (scenario leave)." default:"1s"`
+	// Slow is how long slow readers go on from their first byte, and Leave how long those stay that leave, served or not.
+	Slow  time.Duration `help:"How long slow readers read, from their first byte on (scenario slow)." default:"20s"`
+	Leave time.Duration `help:"How long after its request a client leaves (scenario leave)." default:"1s"`
 
 	// Beside asks, once a second and beside every other scenario, for what must stay quick. Without it scenario clones asks for
 	// nothing but clones, so that it can be a server's first load.
