@@ -18,14 +18,15 @@ const (
 	exitUsage  = 2 // command line or configuration are wrong; nothing was started
 )
 
-const about = `Keeps memory-hungry servers alive under load: a Bazel remote cache inside one memory budget.
+const about = `Keeps memory-hungry servers alive under load: a Bazel remote cache and a Git cache inside one memory budget.
 
 Exit status: 0 done; 1 it failed, or the answer is no (the plan does not fit, a check found an error, a storm found a broken promise); 2 the command line or the configuration is wrong.`
 
 type cli struct {
-	Serve   serveCmd   `cmd:"" help:"Run the cache."`
+	Serve   serveCmd   `cmd:"" help:"Run the caches."`
 	Plan    planCmd    `cmd:"" help:"Print the memory plan and whether it fits; starts and creates nothing."`
 	Check   checkCmd   `cmd:"" help:"Check configuration, data directory, descriptors and addresses without serving."`
+	Git     gitCmd     `cmd:"" help:"Look after the Git mirrors of a running server."`
 	Storm   stormCmd   `cmd:"" help:"Offer bounded load to a running server, and report."`
 	Version versionCmd `cmd:"" help:"Print version and build."`
 }

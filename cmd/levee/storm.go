@@ -10,6 +10,7 @@ import (
 
 type stormCmd struct {
 	Bazel stormBazelCmd `cmd:"" help:"Offer load to a Bazel remote cache on this machine."`
+	Git   stormGitCmd   `cmd:"" help:"Offer load to a Git cache on this machine; or make a repository, or serve one, to do so."`
 }
 
 type stormBazelCmd struct {
