@@ -7,10 +7,14 @@
 //	canonical request + generation ──hit──▶ (sections before the pack, pack key) ──hit──▶ spool ──▶ side-band ──▶ clients
 //	        │ miss: permit, then plan                                  │ miss: the same permit
 //	        └──▶ git upload-pack (plans) ──▶ sections, pack key ───────┴──▶ git pack-objects ──▶ spool
+//
+// Who makes a pack is a flight: one goroutine that waits for the permit, plans, generates and releases. Those who ask are
+// seats in it, none of them special: the first may leave as any other, and when all have left the flight is ended, unless it
+// is nearly done. A client's pace is its own affair: it reads the spool, and holds neither permit nor child. Only a pack that
+// is larger than its spool may be goes at its readers' pace, through a window, and keeps its permit for as long.
 package packs
 
 import (
-	"context"
 	"io"
 	"time"
 
@@ -22,16 +26,32 @@ import (
 
 // Options of a Cache.
 type Options struct {
-	Dir      string
-	MaxBytes int64 // of spooled packs, those in the making included
-	MaxPack  int64 // a larger one streams through a bounded spool; 0 is half of MaxBytes
-	Runner   *child.Runner
+	// Dir is emptied by Open: a spool does not outlive its process.
+	Dir string
+
+	// MaxBytes of spooled packs, those in the making included. A quarter of it, at most, is set aside so that every
+	// generation has a window to begin with. Too low: packs are made again, and large ones go at their readers' pace.
+	MaxBytes int64
+
+	// MaxPack is the largest pack that is kept; a larger one streams through a window of that size. 0 is half of MaxBytes.
+	MaxPack int64
+
+	// TableBytes is memory for what is known of answers: sections and pack keys by canonical request. 0 is 8 MiB.
+	TableBytes int64
+
+	Runner *child.Runner
 
 	// Heavy, Quick and Rounds are in bytes of children. Heavy's key is the repository. Quick is for what is predicted to be
-	// cheap, Rounds for upload-pack of negotiation rounds and for planning.
+	// cheap, Rounds for upload-pack of negotiation rounds and for looking at what is wanted; their key is the caller.
 	Heavy, Quick, Rounds *gate.Gate
-	Slot                 int64 // what a heavy generation costs at least
+
+	// Slot is what a heavy generation costs at least; QuickSlot and RoundSlot are what each of the others costs.
+	Slot                 int64
 	QuickSlot, RoundSlot int64
+
+	Threads int // of a heavy generation's delta search; 0 is 1
+
+	HideRefs []string // from those who want refs by name; as git's transfer.hideRefs. refs/levee/ always is
 
 	NoticeAfter time.Duration // a waiter is silent for so long; 0 is 5 s
 	NoticeEvery time.Duration // 0 is 10 s
@@ -41,9 +61,9 @@ type Options struct {
 
 // Job is one authorised request on a ready mirror.
 type Job struct {
-	Lease   *mirror.Lease // the job's to keep until Serve returns; Serve takes its own if work outlives it
-	Request *pkt.Request
-	Caller  string
+	Lease   *mirror.Lease // the caller's, to be kept until Serve returns: nothing reads the mirror for the job after that
+	Request *pkt.Request  // a fetch
+	Caller  string        // whose turn it is in the quick lanes
 }
 
 // Out is where an answer goes. What is written is the body of application/x-git-upload-pack-result.
@@ -54,35 +74,24 @@ type Out interface {
 	Progress()
 }
 
+// Outcome of a Serve: one word of a closed set.
+const (
+	Hit       = "hit"       // from a spool that was whole
+	Coalesced = "coalesced" // with somebody else's generation
+	Generated = "generated"
+	Round     = "round"   // of a negotiation, or any other answer without a pack
+	Shed      = "shed"    // by a gate
+	Refused   = "refused" // by upload-pack, in its own words, or as too large
+	Failed    = "failed"
+	Canceled  = "canceled" // by the client
+)
+
 // Result of a Serve, for the log and for metrics.
 type Result struct {
-	Outcome   string // "hit", "coalesced", "generated", "round", "shed", "refused"
-	Began     bool   // something was written: the error was told in the answer, and the caller must add nothing
-	Waited    time.Duration
+	Outcome   string
+	Began     bool          // something was written: the error was told in the answer, and the caller must add nothing
+	Waited    time.Duration // for permits
 	PackBytes int64
-	Predicted int64 // bytes of a child
-	Measured  int64
+	Predicted int64 // bytes of a child; 0 if none was needed
+	Measured  int64 // bytes, when the generation ended before the answer did
 }
-
-// Cache is safe for concurrent use.
-type Cache struct{}
-
-// Open empties o.Dir: a spool does not outlive its process.
-func Open(o Options) (*Cache, error) { panic("contract") }
-
-// Run evicts until ctx ends, and then waits for generations under way.
-func (c *Cache) Run(ctx context.Context) error { panic("contract") }
-
-// Serve answers. An error before Began is the caller's to answer: a *gate.Shed, a *child.ExitError, or context.Cause(ctx).
-func (c *Cache) Serve(ctx context.Context, j Job, out Out) (Result, error) { panic("contract") }
-
-// Stats is a snapshot, for metrics.
-type Stats struct {
-	Generations, Hits, Coalesced, Rounds uint64
-	Generating                           int
-	SpoolBytes, MaxBytes                 int64
-	Detached                             uint64 // followers too slow for a bounded spool
-}
-
-// Stats returns one.
-func (c *Cache) Stats() Stats { panic("contract") }
