@@ -73,7 +73,7 @@ func (c *Client) ask(ctx context.Context, h *host, repo Repo, cred Credentials) 
 	key := c.readerKey(h, repo, cred)
 	return c.flights.do(ctx, key, func() (*advert, error) {
 		asked := time.Now()
-		ad, err := c.getAdvert(ctx, h, repo, cred)
+		ad, err := unlessSilent(c, h, repo, func() (*advert, error) { return c.getAdvert(ctx, h, repo, cred) })
 		if err != nil {
 			if speaksAgainst(err) {
 				c.allowedAt.forget(key)

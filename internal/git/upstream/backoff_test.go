@@ -63,6 +63,9 @@ func TestEachFormOfALimitIsHeeded(t *testing.T) {
 			{429, []string{"Retry-After", "7"}, 7 * time.Second},
 			{429, []string{"Retry-After", inAMinute.UTC().Format(http.TimeFormat)}, time.Minute},
 			{429, []string{"Retry-After", "nonsense"}, unnamedLimit},
+			{429, []string{"Retry-After", "0"}, time.Second},
+			{429, []string{"Retry-After", "Fri, 01 Jan 1999 00:00:00 GMT"}, time.Second},
+			{429, []string{"Retry-After", "-5"}, unnamedLimit},
 			{429, []string{"Retry-After", "864000"}, longestLimit},
 			{429, nil, unnamedLimit},
 			{503, []string{"Retry-After", "3"}, 3 * time.Second},
@@ -82,6 +85,9 @@ func TestEachFormOfALimitIsHeeded(t *testing.T) {
 			}
 			second := c.Authorize(t.Context(), repoH, Credentials{})
 			var f *Failure
+			if errors.As(first, &f) && tt.want > 0 && f.RetryAfter != tt.want {
+				t.Errorf("%d %q: the first one hears %v, want %v", tt.status, tt.fields, f.RetryAfter, tt.want)
+			}
 			if tt.want > 0 && (!errors.As(second, &f) || f.RetryAfter != tt.want || s.count() != 1) {
 				t.Errorf("%d %q: the next one hears %v after %d requests, want %v", tt.status, tt.fields, second, s.count(), tt.want)
 			}

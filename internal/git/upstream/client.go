@@ -20,17 +20,20 @@ type Client struct {
 	// adverts are capabilities of repositories, so that a question about refs is one request, not two.
 	adverts *recent[Repo, *advert]
 	// moved is where repositories are that upstream redirects.
-	moved   *recent[Repo, string]
+	moved *recent[Repo, string]
+	// silent are repositories of which upstream said nothing when it was asked, and how that failed.
+	silent  *recent[Repo, *Failure]
 	flights flights
 
 	failures [numKinds]atomic.Uint64
 }
 
 const (
-	// Bounds of what is remembered: about 200, 1000 and 300 bytes each.
+	// Bounds of what is remembered: about 200, 1000, 300 and 500 bytes each.
 	maxAllowed = 8192
 	maxAdverts = 2048
 	maxMoved   = 1024
+	maxSilent  = 256
 
 	// advertTTL is how long a repository's capabilities are believed without a question. What a host learns to speak it
 	// speaks for months; what it unlearns is noticed by its answer.
@@ -45,7 +48,7 @@ func New(o Options) (*Client, error) {
 	o = o.withDefaults()
 	c := &Client{o: o, hosts: map[string]*host{}, hasher: newHasher(),
 		allowedAt: newRecent[callerKey, struct{}](maxAllowed), adverts: newRecent[Repo, *advert](maxAdverts),
-		moved: newRecent[Repo, string](maxMoved)}
+		moved: newRecent[Repo, string](maxMoved), silent: newRecent[Repo, *Failure](maxSilent)}
 	c.flights.mu.under = map[callerKey]*flight{}
 	for _, given := range o.Hosts {
 		h, err := newHost(given, o)
@@ -126,7 +129,7 @@ type HostStats struct {
 	Name     string
 	Requests uint64
 	Retries  uint64
-	// Spared counts requests that failed here, unsent, because a Retry-After was not over.
+	// Spared counts requests that failed here, unsent, because a Retry-After was not over or upstream had just been silent.
 	Spared uint64
 	// Backoff is what is left of the Retry-After that holds for all of the host; 0 is none.
 	Backoff time.Duration

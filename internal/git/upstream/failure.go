@@ -35,7 +35,7 @@ const numKinds = len(Kinds)
 type Failure struct {
 	Kind       Kind
 	Status     int           // HTTP, 0 if there was none
-	RetryAfter time.Duration // as upstream said, or what is left of it; 0 if it did not
+	RetryAfter time.Duration // as upstream said, or what is left of it; of RateLimited never 0, else 0 if it did not
 	Challenge  []string      // WWW-Authenticate, to be passed on
 	OID        string        // of NotOurRef, if upstream named it
 	Err        error         // without credentials
@@ -92,11 +92,23 @@ func (h *host) status(resp *http.Response) *Failure {
 	f.Status = resp.StatusCode
 	f.Challenge = resp.Header.Values("WWW-Authenticate")
 	f.RetryAfter, _ = retryAfter(resp.Header, time.Now())
+	if f.Kind == RateLimited {
+		f.RetryAfter = limitOf(resp, time.Now())
+	}
 	if f.Kind == Redirected {
 		f.Err = fmt.Errorf("%s redirects to %q, which is not followed: repositories are reached only where they are; "+
-			"use that URL, and add its host to git.hosts if it is another", h.name, clip(resp.Header.Get("Location")))
+			"use that URL, and add its host to git.hosts if it is another", h.name, whereTo(resp))
 	}
 	return f
+}
+
+// whereTo is a redirect's target without what may be secret in it: user, password and query.
+func whereTo(resp *http.Response) string {
+	u, err := resp.Request.URL.Parse(resp.Header.Get("Location"))
+	if err != nil {
+		return ""
+	}
+	return clip(u.Scheme + "://" + u.Host + u.EscapedPath())
 }
 
 func statusKind(resp *http.Response) Kind {

@@ -39,7 +39,7 @@ func (c *Client) LsRefs(ctx context.Context, repo Repo, cred Credentials) (*Refs
 	var refs *Refs
 	err = c.withAdvert(ctx, h, repo, cred, func(ad *advert) (err error) {
 		asked := time.Now()
-		refs, err = c.lsRefs(ctx, h, ad, h.readAs(cred))
+		refs, err = unlessSilent(c, h, repo, func() (*Refs, error) { return c.lsRefs(ctx, h, ad, h.readAs(cred)) })
 		key := c.readerKey(h, repo, cred)
 		switch {
 		case err == nil:

@@ -217,17 +217,23 @@ func TestRedirectsOnTheSameHostAreFollowedWithCredentials(t *testing.T) {
 	}
 }
 
-func TestAnUpstreamThatSaysNothingStalls(t *testing.T) {
+func TestAnUpstreamThatSaysNothingStallsAndIsNotWaitedForByEachInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transport := roundTripper(func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		})
 		c := newClient(t, Options{Transport: transport}, "http://h")
-		start := time.Now()
-		wantKind(t, c.Authorize(t.Context(), repoH, Credentials{}), Stalled)
-		if took := time.Since(start); took != defaultStall {
-			t.Errorf("it took %v", took)
+		for i, want := range []time.Duration{defaultStall, 0, defaultStall} {
+			start := time.Now()
+			wantKind(t, c.Authorize(t.Context(), repoH, Credentials{}), Stalled)
+			if took := time.Since(start); took != want {
+				t.Errorf("question %d took %v, want %v", i, took, want)
+			}
+			time.Sleep(silenceTTL / 2)
+		}
+		if s := c.Stats(); s.Requests != 2 || s.Failures[Stalled] != 2 || s.Hosts[0].Spared != 1 {
+			t.Errorf("counted %+v", s)
 		}
 	})
 }

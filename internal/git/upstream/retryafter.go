@@ -30,7 +30,7 @@ func limits(resp *http.Response) bool {
 }
 
 // retryAfter reads Retry-After, in seconds or as a date, and GitHub's x-ratelimit-reset, in seconds of Unix time, of a limit of
-// which nothing remains.
+// which nothing remains. It tells whether there is one, too: 0 is one that cannot be read.
 func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	if v := strings.TrimSpace(h.Get("Retry-After")); v != "" {
 		if n, err := strconv.ParseUint(v, 10, 31); err == nil {
@@ -51,7 +51,14 @@ func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	return believed(time.Unix(n, 0).Sub(now)), true
 }
 
-func believed(d time.Duration) time.Duration { return min(max(d, 0), longestLimit) }
+// believed is never 0: a time that is over, or "0", is soon, but not now.
+func believed(d time.Duration) time.Duration { return min(max(d, time.Second), longestLimit) }
+
+// limitOf is how long the limit that an answer tells of is held to last.
+func limitOf(resp *http.Response, now time.Time) time.Duration {
+	d, _ := retryAfter(resp.Header, now)
+	return or(d, unnamedLimit)
+}
 
 // heed begins a back-off if an answer asks for one.
 func (h *host) heed(resp *http.Response, key callerKey) {
@@ -59,10 +66,7 @@ func (h *host) heed(resp *http.Response, key callerKey) {
 		return
 	}
 	now := time.Now()
-	d, _ := retryAfter(resp.Header, now)
-	if d == 0 {
-		d = unnamedLimit
-	}
+	d := limitOf(resp, now)
 	h.o.Logger.Warn("git upstream limits requests", "host", h.name, "status", resp.StatusCode, "retry_after", d)
 	if resp.StatusCode == http.StatusServiceUnavailable {
 		h.backoff.everyone(now, d)
