@@ -152,7 +152,7 @@ func (p *passage) redirected(a *answer) (string, error) {
 	if a.StatusCode < 300 || a.StatusCode >= 400 || a.StatusCode == http.StatusNotModified || p.isLFS() {
 		return "", nil
 	}
-	if p.rest != string(InfoRefs) || p.r.Method != http.MethodGet {
+	if p.rest != string(InfoRefs) || p.r.Method != http.MethodGet || p.up != nil { // a body is sent but once
 		p.c.moved.forget(p.repo)
 		return "", p.h.status(a.Response)
 	}
