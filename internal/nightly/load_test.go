@@ -1,7 +1,6 @@
 package nightly
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -244,23 +243,40 @@ func TestAllHostileClientsAtOnceStayUnderTheLimit(t *testing.T) {
 var hostile = []string{"--duration", "60s", "--connections", "40", "--writers", "4000", "--stalled", "4000", "--stall-after", "1MiB",
 	"--readers", "1000", "--read-size", "64MiB", "--idle", "5000"}
 
-// together runs all hostile clients at once.
+// together runs all hostile clients at once. They keep each other out: one that finds every connection or permit taken by
+// the others, and so has nothing to report, is as it should be, unless that happens to most.
 func together(t *testing.T, s *rig.Server) {
 	t.Helper()
 	var wg sync.WaitGroup
 	names := []string{"tiny-frames", "endless", "batches", "bombs", "idle", "stalled-uploads", "slow-readers", "rapid-reset", "ping-flood", "header-flood"}
 	errs := make([]error, len(names))
 	for i, name := range names {
-		wg.Go(func() {
-			r, err := rig.TryStorm(s, s.GRPC, append([]string{"--scenario", name}, hostile...)...)
-			if err == nil && r.Server.RSSPeak > r.Server.Limit {
-				err = fmt.Errorf("%s: RSS %d MiB of a limit of %d MiB", name, r.Server.RSSPeak/mib, r.Server.Limit/mib)
-			}
-			errs[i] = err
-		})
+		wg.Go(func() { _, errs[i] = rig.TryStorm(s, s.GRPC, append([]string{"--scenario", name}, hostile...)...) })
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Error(err)
+	in := 0
+	for i, err := range errs {
+		if err == nil {
+			in++
+		} else {
+			t.Logf("%s: %v", names[i], err)
+		}
+	}
+	if in <= len(names)/2 {
+		t.Errorf("only %d of %d hostile clients got in", in, len(names))
+	}
+	var st struct {
+		Plan struct {
+			Limit int64 `json:"limit_bytes"`
+		}
+	}
+	if err := s.Status(&st); err != nil {
+		t.Fatal(err)
+	}
+	if peak := s.PeakRSS(); peak == 0 || peak > st.Plan.Limit {
+		t.Errorf("peak RSS %d MiB of a limit of %d MiB", peak/mib, st.Plan.Limit/mib)
+	}
+	if code, _, _, err := s.Get("/readyz"); err != nil || code != 200 {
+		t.Errorf("/readyz after the attack: %d, %v", code, err)
 	}
 }
