@@ -35,7 +35,11 @@ const arrows = `
 
 	# Services.
 	internal/bazel        -> levee, gate, governor, residency, internal/shedcode, internal/blobstore, internal/rpc, internal/listen, internal/accesslog, internal/buildinfo, internal/bytesize
-	internal/git          -> levee, gate, governor, residency, internal/shedcode, internal/blobstore, internal/rpc, internal/listen, internal/accesslog, internal/bytesize
+	internal/git          -> levee, gate, governor, residency, internal/shedcode, internal/accesslog, internal/bytesize, internal/git/packs, internal/git/mirror, internal/git/upstream, internal/git/child, internal/git/pkt
+	internal/git/packs    -> gate, internal/git/mirror, internal/git/child, internal/git/pkt
+	internal/git/mirror   -> gate, internal/git/upstream, internal/git/child, internal/git/pkt
+	internal/git/upstream -> internal/git/pkt
+	internal/git/child, internal/git/pkt ->
 	internal/graphql      -> levee, gate, governor, residency, internal/shedcode, internal/blobstore, internal/rpc, internal/listen, internal/accesslog, internal/bytesize
 
 	# Views of Status. They ask no service, so they cannot disagree with it.

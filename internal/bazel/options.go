@@ -24,6 +24,9 @@ type Options struct {
 	// Kernel owns the plan and makes the gates. New registers every line of the front ends with it.
 	Kernel *levee.Kernel
 
+	// Memory is what the defaults below are made for: the limit less what other services are given. 0 is the kernel's limit.
+	Memory int64
+
 	// Store keeps the bytes. Its own lines (index, dirty pages) are registered by whoever opened it.
 	Store blobstore.Store
 
@@ -48,6 +51,9 @@ type Options struct {
 	// MaxConnections bounds the gRPC connections, and MaxHTTPConnections those of the HTTP cache (bazel.max_connections
 	// is both). One above is closed at once. Each has kernel buffers, which is most of what it costs.
 	MaxConnections, MaxHTTPConnections int
+
+	// OtherHTTPConnections is what the default of MaxHTTPConnections is raised by, for a service behind the same listener.
+	OtherHTTPConnections int
 
 	// DoorWindow is the memory that a call may fill before it is admitted (bazel.door_window; 16 KiB). The window announced
 	// to clients is a quarter less, which is what always fits. Too low and small calls need a second round trip; too high

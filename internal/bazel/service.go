@@ -37,7 +37,8 @@ func New(o Options) (*Service, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	o.fill(o.Kernel.Limit())
+	set(&o.Memory, o.Kernel.Limit())
+	o.fill(o.Memory)
 	if err := o.contradictions(); err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func (o *Options) fill(limit int64) {
 	set(&o.MaxStreamsPerConnection, min(200, o.MaxStreams))
 	// Larger windows are fewer connections. Over HTTP one Bazel opens up to 100.
 	set(&o.MaxConnections, int(clamp(limit*int64(pick(tiny, 8, 12))/100/o.socketBytes(), 16, 1024)))
-	set(&o.MaxHTTPConnections, int(clamp(limit/int64(pick(tiny, 8*mib, 5*mib)), 16, 1024)))
+	set(&o.MaxHTTPConnections, int(clamp(limit/int64(pick(tiny, 8*mib, 5*mib)), 16, 1024))+o.OtherHTTPConnections)
 	set(&o.MaxWrites, min(int(clamp(limit/25/o.identityCost(), 1, 1024)), o.MaxStreams))
 	set(&o.WriteWait, 10*time.Second)
 	set(&o.WriteQueue, o.MaxStreams)
@@ -247,6 +247,11 @@ func (o *Options) addLines(k *levee.Kernel, g gates) {
 	inBytes(g.findMissing, max(o.FindMissingMemory, o.findMissingCost(maxFindMissing)), "bazel.find_missing_memory", "Responses of FindMissingBlobs.")
 	k.AddLine(levee.Line{Account: "zstd", Kind: levee.KindGo, Units: int64(encoders()), Unit: "processor", PerUnit: o.perProcessor(),
 		Setting: "GOMAXPROCS", Note: "Pooled encoders, and decoders of small compressed blobs."})
+}
+
+// HTTPConnection is what one connection of the HTTP listener takes: of live Go memory, and of the kernel's.
+func HTTPConnection() (live, kernel int64) {
+	return perHTTPConnection, 2 * (httpSocketReceive + httpSocketSend)
 }
 
 // socketBytes are the kernel's: it doubles what is set.

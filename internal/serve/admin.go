@@ -56,16 +56,32 @@ const adminIndex = `levee admin
 // profilesAtOnce bounds profiles in the making: each holds megabytes, and they are asked for when memory is short.
 const profilesAtOnce = 1
 
+const adminGitIndex = `/git/          mirrors: GET /git/mirrors, POST /git/warm?repo=HOST/PATH, POST /git/evict?repo=HOST/PATH
+`
+
+// adminPages are what the admin listener shows.
+type adminPages struct {
+	ready   *readiness
+	metrics http.Handler
+	status  func() any
+	git     http.Handler // nil if that service is off
+}
+
 // newAdmin returns the handler of the admin listener. Nothing in it waits for a gate, for the store or for load to
-// pass; only profiles are bounded, among themselves.
-func newAdmin(h *readiness, metrics http.Handler, status func() any, guard *hostguard.Guard) http.Handler {
+// pass, but for what an operator asks to be made; only profiles are bounded, among themselves.
+func newAdmin(p adminPages, guard *hostguard.Guard) http.Handler {
 	mux := http.NewServeMux()
+	index := adminIndex
+	if p.git != nil {
+		index += adminGitIndex
+		mux.Handle("/git/", p.git)
+	}
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "alive\n") })
-	mux.HandleFunc("GET /readyz", h.serveReady)
-	mux.Handle("GET /metrics", metrics)
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { serveStatus(w, status()) })
+	mux.HandleFunc("GET /readyz", p.ready.serveReady)
+	mux.Handle("GET /metrics", p.metrics)
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { serveStatus(w, p.status()) })
 	mux.Handle("/debug/pprof/", boundProfiles(profiles()))
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, adminIndex) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, index) })
 	return guard.Wrap(boundWrite(mux))
 }
 

@@ -17,7 +17,7 @@ func newTestAdmin(t *testing.T, h *readiness) http.Handler {
 		t.Fatal(err)
 	}
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("metrics")) })
-	return newAdmin(h, metrics, func() any { return map[string]int{"a": 1} }, guard)
+	return newAdmin(adminPages{ready: h, metrics: metrics, status: func() any { return map[string]int{"a": 1} }}, guard)
 }
 
 func get(h http.Handler, host, path string) *httptest.ResponseRecorder {

@@ -25,6 +25,7 @@ import (
 	"github.com/leveehq/levee/internal/blobstore"
 	"github.com/leveehq/levee/internal/buildinfo"
 	"github.com/leveehq/levee/internal/config"
+	"github.com/leveehq/levee/internal/git"
 	"github.com/leveehq/levee/internal/hostguard"
 	"github.com/leveehq/levee/internal/metrics"
 	"github.com/leveehq/levee/internal/rpc"
@@ -51,6 +52,7 @@ type App struct {
 	probe        *probe
 
 	access     *accesslog.Log
+	git        *git.Service // nil: off
 	bazel      *bazel.Service
 	cache      *bazel.HTTPCache
 	grpc       *rpc.Server
@@ -80,6 +82,10 @@ func Build(cfg *config.Config, o Options) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.access = newAccessLog(a.cfg.Log, a.log, a.kernel)
+	if err := a.buildGit(); err != nil { // before Bazel, whose defaults are made for the rest
+		return nil, err
+	}
 	if err := a.buildBazel(guard); err != nil {
 		return nil, err
 	}
@@ -92,20 +98,24 @@ func Build(cfg *config.Config, o Options) (*App, error) {
 }
 
 func (a *App) buildBazel(guard *hostguard.Guard) (err error) {
-	a.access = newAccessLog(a.cfg.Log, a.log, a.kernel)
-	a.bazel, err = bazel.New(bazelOptions(a.cfg, a.kernel, a.store, a.access))
+	o := bazelOptions(a.cfg, a.kernel, a.store, a.access)
+	o.Memory = a.memoryOfBazel()
+	if a.git != nil {
+		o.OtherHTTPConnections = a.git.Connections()
+	}
+	a.bazel, err = bazel.New(o)
 	if err != nil {
 		return err
 	}
-	o := a.bazel.RPCOptions()
-	o.Logger = a.log
-	o.Shed = a.shedConnection("grpc")
-	if a.grpc, err = rpc.New(o); err != nil {
+	transport := a.bazel.RPCOptions()
+	transport.Logger = a.log
+	transport.Shed = a.shedConnection("grpc")
+	if a.grpc, err = rpc.New(transport); err != nil {
 		return err
 	}
 	a.grpcHealth = a.bazel.Register(a.grpc)
 	a.cache = a.bazel.HTTP()
-	a.http = a.cache.Server(guard.Wrap(a.cache), a.log)
+	a.http = a.cache.Server(guard.Wrap(a.route()), a.log)
 	return nil
 }
 
@@ -122,22 +132,28 @@ func (a *App) buildAdmin(guard *hostguard.Guard) (err error) {
 	if err != nil {
 		return err
 	}
-	registry := metrics.New(metrics.Sources{
+	sources := metrics.Sources{
 		Status: a.status,
 		RPC:    func() metrics.RPC { return rpcMetrics(a.grpc.Stats()) },
 		Store:  a.store.metrics,
 		Bazel:  func() metrics.Bazel { return bazelMetrics(a.bazel.Counters(), a.cache.Counts()) },
 		Build:  buildinfo.Read(),
-	})
+	}
 	a.probe = newProbe(a.cfg.Store.Path, a.log)
 	a.ready = newReadiness(a.probe.failing)
-	a.admin = newAdminServer(newAdmin(a.ready, registry.Handler(), func() any { return a.status() }, guard), a.log)
+	pages := adminPages{ready: a.ready, status: func() any { return a.status() }}
+	if a.git != nil {
+		sources.Git = func() metrics.Git { return gitMetrics(a.git.Status()) }
+		pages.git = a.git.Admin()
+	}
+	pages.metrics = metrics.New(sources).Handler()
+	a.admin = newAdminServer(newAdmin(pages, guard), a.log)
 	addAdminLines(a.kernel, a.adminGate)
 	return nil
 }
 
 func (a *App) buildStore() {
-	a.storeOptions = storeOptions(a.cfg, a.kernel.Limit(), a.log)
+	a.storeOptions = storeOptions(a.cfg, a.memoryOfBazel(), a.log)
 	a.store.addLines(a.kernel, a.storeOptions)
 	if a.storeOptions.MaxBlobs == 0 {
 		a.storeOptions.MaxBlobs = autoMaxBlobs(a.storeOptions.MaxSize, a.kernel.Plan())

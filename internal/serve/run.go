@@ -36,6 +36,10 @@ func (a *App) Run(ctx context.Context) error {
 		l.close()
 		return fmt.Errorf("%s: %w", a.cfg.Describe("store.path"), err)
 	}
+	if err := a.openGit(); err != nil {
+		l.close()
+		return errors.Join(err, a.store.disk.Close())
+	}
 	a.announce(l)
 	err = errors.Join(a.serve(ctx, l), a.store.disk.Close())
 	if err != nil {
@@ -57,6 +61,9 @@ func (a *App) serve(ctx context.Context, l listeners) error {
 	workers.Go(func() error { return a.store.disk.Run(working) })
 	workers.Go(func() error { return a.probe.Run(working) })
 	workers.Go(func() error { return serveHTTP(a.admin, l.admin) })
+	if a.git != nil {
+		workers.Go(func() error { return a.git.Run(working) })
+	}
 
 	intake, taking := errgroup.WithContext(ctx)
 	intake.Go(func() error { return a.grpc.Serve(l.grpc) })
@@ -164,6 +171,7 @@ func (a *App) announce(l listeners) {
 	fmt.Fprintf(a.out, "%s\nServing a Bazel remote cache from %s. Paste one of:\n\n", a.Plan(), a.cfg.Store.Path)
 	fmt.Fprintf(a.out, "  bazel build --remote_cache=grpc://%s //...\n", pasted(l.grpc.Addr()))
 	fmt.Fprintf(a.out, "  bazel build --remote_cache=http://%s //...\n\n", pasted(l.http.Addr()))
+	a.announceGit(a.out, pasted(l.http.Addr()))
 	fmt.Fprintf(a.out, "Health, metrics and status: http://%s\n", pasted(l.admin.Addr()))
 	for _, warning := range a.publicity() {
 		a.kernel.Warn(warning)

@@ -1,0 +1,151 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leveehq/levee"
+	"github.com/leveehq/levee/internal/accesslog"
+	"github.com/leveehq/levee/internal/e2e/rig"
+	"github.com/leveehq/levee/internal/git/upstream"
+)
+
+// real is a service with all its parts, in front of a Git host on loopback.
+type real struct {
+	*Service
+	up  *rig.Upstream
+	url string
+	log syncBuffer
+}
+
+func startReal(t *testing.T, change func(*Options)) *real {
+	t.Helper()
+	r := &real{up: rig.NewUpstream(t)}
+	logger := slog.New(slog.NewTextHandler(&r.log, nil))
+	k, err := levee.New(levee.Options{MemoryLimit: 2 << 30, Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{
+		Kernel: k, Dir: t.TempDir(), Logger: logger, Log: accesslog.New(accesslog.Options{Logger: logger, SampleOK: 1, MaxPerSecond: 10000}),
+		Hosts: []upstream.Host{ParseHost("http://" + r.up.Addr)},
+	}
+	if change != nil {
+		change(&o)
+	}
+	if r.Service, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Open(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- r.Run(ctx) }()
+	server := httptest.NewServer(r)
+	r.url = server.URL + Prefix + r.up.Addr + "/"
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		stop()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("log:\n%s", &r.log)
+		}
+	})
+	return r
+}
+
+func TestRealGitIsServedInEveryVersionOfTheProtocol(t *testing.T) {
+	r := startReal(t, nil)
+	repo := r.up.R40("r40")
+	repo.Git("notes", "--ref=review", "add", "-m", "a note", "HEAD")
+	repo.Tag("annotated", "HEAD", true)
+	for _, version := range []string{"0", "1", "2"} {
+		c := rig.NewGitClient(t).With("GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=protocol.version", "GIT_CONFIG_VALUE_0="+version)
+		if got, want := c.Git("ls-remote", "--symref", r.url+"r40"), c.Git("ls-remote", "--symref", r.up.URL("r40")); got != want {
+			t.Errorf("version %s: ls-remote\n%s\nwant\n%s", version, got, want)
+		}
+		for _, flags := range [][]string{nil, {"--depth=1"}, {"--bare"}, {"--mirror"}, {"--filter=blob:none"}} {
+			dir := c.Clone(r.url+"r40", flags...)
+			c.In(dir, "fsck", "--connectivity-only")
+			if n := strings.Count(c.In(dir, "tag"), "\n"); n < 40 && len(flags) == 0 {
+				t.Errorf("version %s: %d tags", version, n)
+			}
+		}
+		commit := repo.Commit("main", "file-"+version, version)
+		dir := c.Clone(r.url + "r40")
+		if got := strings.TrimSpace(c.In(dir, "rev-parse", "HEAD")); got != commit {
+			t.Errorf("version %s: a push was not seen: %s, want %s", version, got, commit)
+		}
+		next := repo.Commit("main", "next-"+version, version)
+		c.In(dir, "fetch")
+		if got := strings.TrimSpace(c.In(dir, "rev-parse", "origin/main")); got != next {
+			t.Errorf("version %s: after fetch %s, want %s", version, got, next)
+		}
+		bare := filepath.Join(c.Dir(), "by-sha")
+		c.Git("init", "-q", "--bare", bare)
+		c.In(bare, "fetch", r.url+"r40", commit)
+		if got := strings.TrimSpace(c.In(bare, "rev-parse", "FETCH_HEAD")); got != commit {
+			t.Errorf("version %s: by SHA %s", version, got)
+		}
+	}
+}
+
+func TestLazyFetchesAndSubmodulesWork(t *testing.T) {
+	r := startReal(t, nil)
+	r.up.R40("inner")
+	r.up.R40("outer")
+	work := rig.NewGitClient(t)
+	dir := work.Clone(r.up.URL("outer"))
+	work.In(dir, "submodule", "add", r.up.URL("inner"), "sub")
+	work.In(dir, "commit", "-qm", "a submodule")
+	work.In(dir, "push", "-q")
+	r.up.Forget()
+
+	c := rig.NewGitClient(t).With("GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url."+r.url+".insteadOf", "GIT_CONFIG_VALUE_0=http://"+r.up.Addr+"/")
+	dir = c.Clone(r.up.URL("outer"), "--recurse-submodules", "--filter=blob:none")
+	if _, err := os.Stat(filepath.Join(dir, "sub", ".git")); err != nil {
+		t.Error(err)
+	}
+	c.In(dir, "log", "-p")
+	if n := r.up.Count(func(c rig.Call) bool { return c.Clone() }); n != 2 {
+		t.Errorf("upstream saw %d clones", n)
+	}
+}
+
+func TestEverythingIsGivenBackWhenClientsHaveGone(t *testing.T) {
+	r := startReal(t, nil)
+	r.up.R40("r40")
+	c := rig.NewGitClient(t)
+	c.Clone(r.url + "r40")
+	eventually(t, "all permits are given back", func() bool {
+		for _, g := range r.kernel.Status().Gates {
+			if g.InUse != 0 {
+				return false
+			}
+		}
+		return true
+	})
+	resp, err := http.Get(r.url + "r40/git-upload-pack")
+	if err != nil || resp.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("%v %v", resp, err)
+	}
+	_ = resp.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	for _, m := range r.store.List() {
+		if m.Leases != 0 || time.Since(m.LastUse) > time.Minute {
+			t.Errorf("mirror %+v", m)
+		}
+	}
+}
