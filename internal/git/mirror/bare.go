@@ -21,15 +21,15 @@ type bare struct {
 
 	mu struct { // taken after a mirror's; no I/O under it
 		sync.Mutex
-		meta     meta
-		applied  *snapshot // what its refs are; nil until they were read, after a restart
-		gen      uint64
-		packs    []*pack // the largest first; the superfluous are not among them
-		wants    []*pack // of what no ref reaches
-		suspects suspects
-		bytes    int64
-		used     time.Time
-		touched  time.Time // when used was last written
+		meta       meta
+		applied    *snapshot // what its refs are; nil until they were read, after a restart
+		gen        uint64
+		packs      []*pack // the largest first; the superfluous are not among them
+		wants      []*pack // of what no ref reaches
+		suspects   suspects
+		bytes      int64
+		used       time.Time
+		remembered time.Time
 
 		epoch   uint64
 		held    map[uint64]int // leases, by the epoch in which they began
@@ -204,7 +204,7 @@ func diskBytes(dir string) (n int64) {
 	return n
 }
 
-// refs are those b has. After a restart they are read when they are first needed.
+// refs are those b has. They are read, with the suspects, when they are first needed after a restart or after forget.
 func (b *bare) refs() (*snapshot, error) {
 	b.reading.Lock()
 	defer b.reading.Unlock()
@@ -218,10 +218,14 @@ func (b *bare) refs() (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	list, err := readSuspects(b.dir, b.hash)
+	if err != nil {
+		return nil, err
+	}
 	applied = &snapshot{refs: r, seq: b.s.seq.Add(1), gen: b.s.gen.Add(1), began: m.Asked}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.mu.applied, b.mu.gen = applied, applied.gen
+	b.mu.applied, b.mu.gen, b.mu.suspects = applied, applied.gen, list
 	return applied, nil
 }
 
@@ -238,6 +242,9 @@ func (b *bare) note(change func(m *meta)) error {
 	defer b.noting.Unlock()
 	b.mu.Lock()
 	m := b.mu.meta
+	if a := b.mu.applied; a != nil && a.began.After(m.Asked) {
+		m.Asked = a.began
+	}
 	b.mu.Unlock()
 	change(&m)
 	if err := m.write(b.dir); err != nil {

@@ -52,6 +52,10 @@ type Options struct {
 	// Grace is how long a mirror is served while upstream cannot be asked; 0 is 10 min.
 	Grace time.Duration
 
+	// RefBytes is for lists of refs in memory of mirrors that nobody uses now; 0 is 32 MiB. Too low: they are read from disk
+	// for every other request. A list takes about 200 bytes a ref.
+	RefBytes int64
+
 	Upstream *upstream.Client
 	Runner   *child.Runner
 
@@ -68,13 +72,17 @@ func (o *Options) validate() error {
 		return errors.New("mirror: Options.Dir, Upstream, Runner and Gate are required")
 	case o.Budget.Bytes < 1:
 		return fmt.Errorf("mirror: Options.Budget is %d bytes; a child needs one", o.Budget.Bytes)
-	case o.MaxBytes < 0 || o.MaxStaleness < 0 || o.Grace < 0:
-		return fmt.Errorf("mirror: MaxBytes %d, MaxStaleness %v and Grace %v must not be negative", o.MaxBytes, o.MaxStaleness, o.Grace)
+	case o.MaxBytes < 0 || o.MaxStaleness < 0 || o.Grace < 0 || o.RefBytes < 0:
+		return fmt.Errorf("mirror: MaxBytes %d, MaxStaleness %v, Grace %v and RefBytes %d must not be negative",
+			o.MaxBytes, o.MaxStaleness, o.Grace, o.RefBytes)
 	}
 	return nil
 }
 
-const defaultGrace = 10 * time.Minute
+const (
+	defaultGrace    = 10 * time.Minute
+	defaultRefBytes = 32 << 20
+)
 
 // asker is the part of upstream.Client that is used here.
 type asker interface {

@@ -27,7 +27,7 @@ func (l *Lease) Ensure(ctx context.Context, cred upstream.Credentials, oids []pk
 		e.m.dropIfBad(e.b, err)
 		return nil, err
 	}
-	if len(e.absent)+len(e.doubtful) > 0 && e.m.s.o.MaxStaleness > 0 {
+	if len(e.absent) > 0 {
 		if err := e.catchUp(ctx); err != nil {
 			return nil, err
 		}
@@ -115,10 +115,13 @@ func set(list []string) map[string]bool {
 	return m
 }
 
-// catchUp asks upstream for its refs, which may be older than this want by MaxStaleness, and looks again.
+// aMoment is how old refs are that are not asked for again for the sake of a want.
+const aMoment = time.Second
+
+// catchUp asks upstream for its refs, which may be older than this want, and looks again: what a ref reaches is everybody's.
 func (e *ensuring) catchUp(ctx context.Context) error {
 	s := e.m.s
-	v, err := s.refsSince(ctx, e.m, e.cred, time.Now())
+	v, err := s.refsSince(ctx, e.m, e.cred, time.Now().Add(-aMoment))
 	if err != nil {
 		return err
 	}
@@ -178,10 +181,21 @@ func (e *ensuring) take(ctx context.Context, f *flight, mine bool) error {
 }
 
 // ask has upstream say to this caller what it serves of what is doubtful. It sends next to nothing for a commit: no tree, no
-// blob, no parent.
+// blob, no parent. One that knows no filters sends what it thinks we lack.
 func (e *ensuring) ask(ctx context.Context) error {
+	if len(e.doubtful) == 0 {
+		return nil
+	}
+	from, err := e.b.refs()
+	if err != nil {
+		return err
+	}
 	_, missing, err := tryWants(e.doubtful, func(oids []string) error {
-		return e.m.s.up.Fetch(ctx, e.m.id, e.cred, upstream.Fetch{Wants: oids, Depth: 1, Filter: "tree:0", Pack: io.Discard})
+		err := e.m.s.up.Fetch(ctx, e.m.id, e.cred, upstream.Fetch{Wants: oids, Depth: 1, Filter: "tree:0", Pack: io.Discard})
+		if kindOf(err) == upstream.Unsupported {
+			err = e.m.s.up.Fetch(ctx, e.m.id, e.cred, upstream.Fetch{Wants: oids, Haves: haves(from.refs, change{}), Pack: io.Discard})
+		}
+		return err
 	})
 	e.missing = append(e.missing, missing...)
 	return err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/git/child"
@@ -34,6 +35,24 @@ func (s *Store) quietPermit(ctx context.Context, id upstream.Repo) (*permit, err
 		return nil, err
 	}
 	return &permit{Permit: p, s: s}, nil
+}
+
+// mostSheds is how often a permit is asked for again when a pack has come that upstream would have to send once more.
+const mostSheds = 5
+
+func (s *Store) patientPermit(ctx context.Context, id upstream.Repo) (p *permit, err error) {
+	for range mostSheds {
+		var shed *gate.Shed
+		if p, err = s.permit(ctx, id); !errors.As(err, &shed) || shed.Reason == gate.Closed || shed.Reason == gate.TooLarge {
+			return p, err
+		}
+		select {
+		case <-time.After(shed.RetryAfter):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return nil, err
 }
 
 // git runs c on a repository.
@@ -76,8 +95,13 @@ func (s *Store) newIncoming() (*incoming, error) {
 	return in, nil
 }
 
-// receive downloads a pack, and makes room for it as it grows.
+// receive downloads a pack, and makes room for it as it grows. If the gate sheds, upstream is left alone.
 func (s *Store) receive(ctx context.Context, id upstream.Repo, cred upstream.Credentials, f upstream.Fetch) (_ *incoming, err error) {
+	p, err := s.permit(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	p.Release()
 	in, err := s.newIncoming()
 	if err != nil {
 		return nil, err

@@ -78,23 +78,25 @@ func (s *Store) forget(m *mirror) {
 	s.leave(m)
 }
 
-// remember writes down what is not worth a write every time.
-func (m *mirror) remember() {
-	b, release := m.held()
-	defer release()
-	if b == nil {
-		return
-	}
-	b.touch(true)
+// remember writes down what is not worth a write every time: when b was used, for the order of eviction after a restart, and
+// when upstream last confirmed its refs. It does at most once a minute, unless now.
+func (m *mirror) remember(b *bare, now bool) {
 	b.mu.Lock()
-	applied, noted := b.mu.applied, b.mu.meta.Asked
+	used, applied, noted := b.mu.used, b.mu.applied, b.mu.meta.Asked
+	due := now || time.Since(b.mu.remembered) > time.Minute
+	if due {
+		b.mu.remembered = time.Now()
+	}
 	b.mu.Unlock()
-	if applied == nil || !applied.began.After(noted) {
+	if !due {
 		return
 	}
-	if err := b.note(func(n *meta) { n.Asked = applied.began }); err != nil {
-		m.s.log.Warn("a mirror's last question to upstream could not be noted", "repo", m.id.String(), "error", err)
+	if applied != nil && applied.began.After(noted) {
+		if err := b.note(func(*meta) {}); err != nil {
+			m.s.log.Warn("a mirror's last question to upstream could not be noted", "repo", m.id.String(), "error", err)
+		}
 	}
+	setUsed(b.dir, used)
 }
 
 func (m *mirror) info() Info {

@@ -138,7 +138,7 @@ func (b *bare) repack(ctx context.Context, m *mirror) error {
 	if err != nil {
 		return err
 	}
-	packs, wants := b.live()
+	packs, _ := b.live()
 	if err := b.s.makeRoom(packBytes(packs)); err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (b *bare) repack(ctx context.Context, m *mirror) error {
 		return err
 	}
 	defer made.discard()
-	done, err := b.exchange(before, append(slices.Clone(packs), wants...), made)
+	done, err := b.exchange(before, made)
 	if !done || err != nil {
 		return err
 	}
@@ -171,19 +171,22 @@ func (b *bare) packReachable(ctx context.Context) (*incoming, error) {
 	return p.packAnew(ctx, b, []string{"--all"}, "")
 }
 
-// exchange puts made in the place of old, if refs are what they were. A fetch decides what it lacks and then moves refs, so
-// none must be between the two.
-func (b *bare) exchange(before *snapshot, old []*pack, made *incoming) (done bool, err error) {
+// exchange puts made in the place of all others, if refs are what they were. A fetch decides what it lacks and then moves
+// refs, so none must be between the two.
+func (b *bare) exchange(before *snapshot, made *incoming) (done bool, err error) {
 	b.changing.Lock()
 	defer b.changing.Unlock()
+	b.folding.Lock()
+	defer b.folding.Unlock()
 	now, err := b.refs()
 	if err != nil || now.seq != before.seq {
 		return false, err
 	}
+	packs, wants := b.live()
 	if err := b.add(made); err != nil {
 		return false, err
 	}
-	if err := b.doom(old); err != nil {
+	if err := b.doom(append(slices.Clone(packs), wants...)); err != nil {
 		return false, err
 	}
 	b.dropDerived() // it names objects that are about to go

@@ -31,6 +31,19 @@ func (s *snapshot) at(began time.Time) *snapshot {
 	return &again
 }
 
+// bytes is about what the list takes in memory.
+func (s *snapshot) bytes() (n int64) {
+	for _, r := range s.refs.List {
+		n += refBytes + int64(len(r.Name)+len(r.OID)+len(r.Peeled)+len(r.Symref))
+	}
+	return n
+}
+
+const (
+	refBytes     = 64 + 32 // four strings' headers, and what the allocator adds to their bytes
+	suspectBytes = 24 + 32
+)
+
 func sameRefs(a, b *upstream.Refs) bool {
 	return a.ObjectFormat == b.ObjectFormat && slices.Equal(a.List, b.List)
 }

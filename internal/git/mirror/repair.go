@@ -122,6 +122,7 @@ func (b *bare) repair() (err error) {
 	if b.mu.suspects, err = readSuspects(b.dir, b.hash); err != nil {
 		return err
 	}
+	b.mu.suspects.list = nil
 	if !b.mu.meta.Settled {
 		if err := b.suspect(suspects{all: true}); err != nil {
 			return err
@@ -132,7 +133,6 @@ func (b *bare) repair() (err error) {
 		b.mu.unfolded = len(b.mu.packs) > 0
 	}
 	b.mu.used = lastUsed(b.dir)
-	b.mu.touched = b.mu.used
 	b.mu.bytes = diskBytes(b.dir)
 	return nil
 }

@@ -57,6 +57,9 @@ func open(o Options, up asker, run runner) (*Store, error) {
 	if o.Grace == 0 {
 		o.Grace = defaultGrace
 	}
+	if o.RefBytes == 0 {
+		o.RefBytes = defaultRefBytes
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -109,7 +112,10 @@ func (s *Store) Close() {
 		return
 	}
 	for _, m := range s.all() {
-		m.remember()
+		if b, release := m.held(); b != nil {
+			m.remember(b, true)
+			release()
+		}
 	}
 	s.lock.Close()
 }

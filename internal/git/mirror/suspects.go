@@ -14,7 +14,8 @@ import (
 // upstream, and no more.
 type suspects struct {
 	all  bool     // too many to list, or the list was lost
-	list [][]byte // sorted
+	n    int      // how many there are
+	list [][]byte // sorted; nil while the mirror idles, see bare.forget
 }
 
 const (
@@ -24,7 +25,7 @@ const (
 	mostSuspects = 1 << 15
 )
 
-func (s suspects) none() bool { return !s.all && len(s.list) == 0 }
+func (s suspects) none() bool { return !s.all && s.n == 0 }
 
 func (s suspects) has(oid string) bool {
 	if s.all {
@@ -41,7 +42,8 @@ func (s suspects) with(more [][]byte) suspects {
 	}
 	list := append(slices.Clone(s.list), more...)
 	slices.SortFunc(list, bytes.Compare)
-	return suspects{list: slices.CompactFunc(list, bytes.Equal)}
+	list = slices.CompactFunc(list, bytes.Equal)
+	return suspects{n: len(list), list: list}
 }
 
 // write makes a file of names without anything between them. One byte is no list, and stands for all.
@@ -61,12 +63,13 @@ func readSuspects(dir string, hash int) (s suspects, err error) {
 	if err != nil {
 		return s, err
 	}
-	if len(b)%hash != 0 {
+	if len(b)%hash != 0 || len(b)/hash > mostSuspects {
 		return suspects{all: true}, nil
 	}
 	for ; len(b) > 0; b = b[hash:] {
 		s.list = append(s.list, b[:hash:hash])
 	}
+	s.n = len(s.list)
 	return s, nil
 }
 

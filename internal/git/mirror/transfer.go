@@ -159,7 +159,7 @@ func (m *mirror) receiveFirst(ctx context.Context, t *transfer, b *bare, target 
 	}
 	defer in.discard()
 	t.tell("indexing")
-	p, err := m.s.permit(ctx, m.id)
+	p, err := m.s.patientPermit(ctx, m.id)
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (m *mirror) fetch(ctx context.Context, t *transfer, b *bare, target *snapsh
 	if len(c.added)+len(c.lost) == 0 {
 		return m.apply(ctx, nil, b, nil, target, c)
 	}
-	p, err := m.s.permit(ctx, m.id)
+	p, err := m.s.patientPermit(ctx, m.id)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/leveehq/levee/gate"
@@ -58,6 +59,68 @@ func (s *Store) upkeep(ctx context.Context) {
 		s.tend(ctx, m)
 	}
 	_ = s.makeRoom(0) // who needs the room will say so
+	s.forgetRefs()
+}
+
+// forgetRefs drops lists of refs from memory, of mirrors that nobody uses, until all fit Options.RefBytes: the least recently
+// used first. They are read again when they are needed.
+func (s *Store) forgetRefs() {
+	type list struct {
+		m     *mirror
+		used  time.Time
+		bytes int64
+	}
+	var lists []list
+	total := int64(0)
+	for _, m := range s.all() {
+		if bytes, used := m.refsInMemory(); bytes > 0 {
+			lists = append(lists, list{m, used, bytes})
+			total += bytes
+		}
+	}
+	slices.SortFunc(lists, func(a, b list) int { return a.used.Compare(b.used) })
+	for _, l := range lists {
+		if total <= s.o.RefBytes {
+			return
+		}
+		if l.m.forgetRefs() {
+			total -= l.bytes
+		}
+	}
+}
+
+func (m *mirror) refsInMemory() (bytes int64, used time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if b := m.mu.bare; b != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		bytes, used = int64(len(b.mu.suspects.list))*suspectBytes, b.mu.used
+		if b.mu.applied != nil {
+			bytes += b.mu.applied.bytes()
+		}
+	}
+	if m.mu.known != nil {
+		bytes += m.mu.known.bytes()
+	}
+	return bytes, used
+}
+
+// forgetRefs reports whether nobody used them.
+func (m *mirror) forgetRefs() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := m.mu.bare
+	if b == nil || m.mu.users > 0 {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.mu.held) > 0 || b.mu.applied == nil || b.mu.applied.began.After(b.mu.meta.Asked) {
+		return false // in use, or what is only in memory is written down first; see remember
+	}
+	m.mu.known, b.mu.applied, b.mu.suspects.list = nil, nil, nil
+	return true
 }
 
 // tend does what is due for one mirror.
@@ -67,7 +130,7 @@ func (s *Store) tend(ctx context.Context, m *mirror) {
 	if b == nil {
 		return
 	}
-	b.touch(false)
+	m.remember(b, false)
 	what := b.due(time.Now())
 	if what == nil {
 		return
@@ -110,24 +173,10 @@ func (b *bare) due(now time.Time) func(ctx context.Context, m *mirror) error {
 		return nil
 	case b.mu.unfolded:
 		return b.fold
-	case (s.all || len(s.list) > manySuspects || len(b.mu.wants) > mostWants) && (sinceRepack > repackRest || !b.mu.meta.Repacked):
+	case (s.all || s.n > manySuspects || len(b.mu.wants) > mostWants) && (sinceRepack > repackRest || !b.mu.meta.Repacked):
 		return b.repack
 	case !s.none() && sinceRepack > repackEvery:
 		return b.repack
 	}
 	return nil
-}
-
-// touch writes down that b was used, for the order of eviction after a restart: at most once a minute, unless now.
-func (b *bare) touch(now bool) {
-	b.mu.Lock()
-	used := b.mu.used
-	due := used.After(b.mu.touched) && (now || time.Since(b.mu.touched) > time.Minute)
-	if due {
-		b.mu.touched = used
-	}
-	b.mu.Unlock()
-	if due {
-		setUsed(b.dir, used)
-	}
 }

@@ -337,3 +337,33 @@ func TestWithOneChildAtATimeNothingStandsStill(t *testing.T) {
 	}
 	all.Wait()
 }
+
+func TestListsOfRefsLeaveMemoryAndComeBack(t *testing.T) {
+	w := newOrigin(t)
+	o := options(t)
+	o.RefBytes = 1
+	h := hostOf(w)
+	s := openStore(t, o, h)
+	l, old := forced(t, s, w)
+	m := l.h.m
+	m.remember(l.h.b, true)
+	s.forgetRefs()
+	if n, _ := m.refsInMemory(); n == 0 {
+		t.Error("they were forgotten, and a lease is out")
+	}
+	l.Release()
+	until(t, "nobody is inside", func() bool { m.mu.Lock(); defer m.mu.Unlock(); return m.mu.users == 0 })
+	s.forgetRefs()
+	if n, _ := m.refsInMemory(); n != 0 {
+		t.Errorf("%d bytes are left", n)
+	}
+	prune(t, w.origin)
+	next := lease(t, s, repoA)
+	sameRefsAs(t, next, w.origin)
+	if missing := ensure(t, next, nobody, old...); len(missing) != len(old) {
+		t.Errorf("suspects were forgotten for good: missing are %v", missing)
+	}
+	if _, fetched := h.counts(); fetched > 10 {
+		t.Errorf("%d fetches", fetched)
+	}
+}

@@ -85,7 +85,7 @@ func (m *mirror) bringWants(ctx context.Context, b *bare, f *flight) (missing []
 
 // landWants puts what came apart from what refs reach: there it says nothing about who may have it.
 func (m *mirror) landWants(ctx context.Context, b *bare, in *incoming, oids []string) error {
-	p, err := m.s.permit(ctx, m.id)
+	p, err := m.s.patientPermit(ctx, m.id)
 	if err != nil {
 		return err
 	}
