@@ -111,7 +111,8 @@ func (a *App) memoryOfBazel() int64 {
 	return a.kernel.Limit() - a.git.Memory()
 }
 
-// route sends git's paths to git, and all others to Bazel's cache. An instance of Bazel's that is called git keeps its paths.
+// route sends git's paths to git, and all others to Bazel's cache. What Bazel asks of an instance called git is the cache's to
+// answer: it says that the name is reserved, and a 404 of ours would pass for a miss.
 func (a *App) route() http.Handler {
 	toGit := http.Handler(http.HandlerFunc(gitIsOff))
 	if a.git != nil {
