@@ -24,7 +24,7 @@ type gitScenario struct {
 
 var gitScenarios = []gitScenario{
 	{name: "clones", run: clones},
-	{name: "coalesce", run: coalesce, repeat: 1},
+	{name: "coalesce", run: coalesce, repeat: 1, alone: true}, // probes make packs, too
 	{name: "distinct", run: distinct},
 	{name: "slow", run: slowReaders},
 	{name: "leave", run: leave},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -103,7 +104,7 @@ func TestGitClientsOfAHealthyServerKeepEveryPromise(t *testing.T) {
 				t.Errorf("%d clones checked", s.Verified)
 			}
 			for _, name := range []string{"quick: ls-remote", "quick: incremental", "quick: lazy"} {
-				if q := sectionOf(r, name); q.Admitted == 0 || q.Latency.N == 0 {
+				if q := sectionOf(r, name); scenario != "coalesce" && (q.Admitted == 0 || q.Latency.N == 0) {
 					t.Errorf("%s: %+v", name, q)
 				}
 			}
@@ -146,21 +147,40 @@ func TestTheProbesRunAlone(t *testing.T) {
 }
 
 func TestARealClientsWordsAreUnderstood(t *testing.T) {
-	url := serveRepository(t, func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method != http.MethodPost {
-			return false
-		}
-		w.Header().Set("Retry-After", "7")
-		http.Error(w, "shed by gate git_packs: queue_full", http.StatusTooManyRequests)
-		return true
-	})
-	books := newTally("clones")
-	if cloneOne(t.Context(), books, url, filepath.Join(t.TempDir(), "c")) {
-		t.Fatal("the clone succeeded")
-	}
-	s := books.section()
-	if len(s.Shed) != 1 || s.Shed[0].Code != "429" || len(s.Broken) != 0 {
-		t.Errorf("shed %+v, failed %+v, broken %q", s.Shed, s.Failed, s.Broken)
+	var packfile, refused gitRequest
+	packfile.line("packfile")
+	refused.line("ERR shed by gate git_packs: timeout (cost 1)")
+	said := "\x03the Git cache is busy (timeout); try again in 7s\n"
+	for code, answer := range map[string]http.HandlerFunc{
+		"429": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			http.Error(w, "shed by gate git_packs: timeout", http.StatusTooManyRequests)
+		},
+		"ERR packet": func(w http.ResponseWriter, _ *http.Request) { w.Write(refused.Bytes()) },
+		"band 3": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, "%s%04x%s", packfile.String(), len(said)+4, said)
+		},
+	} {
+		t.Run(code, func(t *testing.T) {
+			url := serveRepository(t, func(w http.ResponseWriter, r *http.Request) bool {
+				text, _ := io.ReadAll(io.LimitReader(r.Body, 100))
+				if !bytes.Contains(text, []byte("command=fetch")) {
+					r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(text), r.Body))
+					return false
+				}
+				w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+				answer(w, r)
+				return true
+			})
+			books := newTally("clones")
+			if cloneOne(t.Context(), books, url, filepath.Join(t.TempDir(), "c")) {
+				t.Fatal("the clone succeeded")
+			}
+			s := books.section()
+			if len(s.Shed) != 1 || s.Shed[0].Code != code || code != "429" && s.Shed[0].Reason != "timeout" || len(s.Broken) != 0 {
+				t.Errorf("shed %+v, failed %+v, broken %q", s.Shed, s.Failed, s.Broken)
+			}
+		})
 	}
 }
 

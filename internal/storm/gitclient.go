@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -161,7 +162,7 @@ func (t *tally) gitFailed(err error, begun int64) {
 	case errors.As(err, &inside):
 		code, text = inside.where, inside.text
 	}
-	gate, reason, shed := shedText(text)
+	gate, reason, shed := gitShedText(text)
 	shed = shed || status != nil && status.status == http.StatusTooManyRequests
 	t.gitOutcome(shed, Outcome{Code: code, Gate: gate, Reason: reason}, text)
 	switch {
@@ -174,6 +175,16 @@ func (t *tally) gitFailed(err error, begun int64) {
 	case !shed:
 		t.breaks("a request failed without being shed: " + err.Error())
 	}
+}
+
+// gitBusy is how a server turns somebody away who is in the queue already, in words for people.
+var gitBusy = regexp.MustCompile(`\bGit cache is busy \((\w+)\)`)
+
+func gitShedText(text string) (gate, reason string, shed bool) {
+	if m := gitBusy.FindStringSubmatch(text); m != nil {
+		return "", m[1], true
+	}
+	return shedText(text)
 }
 
 func (t *tally) gitOutcome(shed bool, key Outcome, text string) {

@@ -128,7 +128,7 @@ func cloneOne(ctx context.Context, t *tally, url, to string) bool {
 var (
 	gitSaysStatus = regexp.MustCompile(`(?:HTTP|returned error:) (\d{3})\b`)
 	gitSaysERR    = regexp.MustCompile(`(?m)^fatal: remote error: (.*)`)
-	gitSaysBand3  = regexp.MustCompile(`(?m)^remote: (.*\bshed\b.*)`)
+	gitSaysBand3  = regexp.MustCompile(`(?m)^remote: (.*(?:\bshed by gate |Git cache is busy ).*)`)
 )
 
 // cloneFailed understands what Git prints of an answer.

@@ -135,6 +135,8 @@ func (o *GitOptions) validateLists() (errs []error) {
 	for _, dir := range o.Mirror {
 		if _, err := os.Stat(filepath.Join(dir, "objects")); err != nil {
 			errs = append(errs, fmt.Errorf("mirror %s is no bare repository: %w", dir, err))
+		} else if bitmaps, _ := filepath.Glob(filepath.Join(dir, "objects", "pack", "*.bitmap")); len(bitmaps) == 0 { // the pattern is right
+			errs = append(errs, fmt.Errorf("mirror %s has no bitmap to compare with: wait until it is ready, or make one by git repack -a -d -b", dir))
 		}
 	}
 	if o.PID == 0 {
