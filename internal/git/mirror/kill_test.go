@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -17,44 +18,140 @@ import (
 	"github.com/leveehq/levee/internal/git/upstream"
 )
 
-// play is what the test binary does in a process that is to be killed: it opens the store in dir, and asks for repoA over and
-// over, with upkeep as often as it may be.
+// play is what the test binary does in a process that is to be killed: it opens the store in dir, and does one of two things.
 func play(dir string) {
 	g, err := gate.New(gate.Options{Name: "git_mirrors", Limit: 128 << 20, Queue: 100, Wait: time.Minute})
-	if err != nil {
-		panic(err)
-	}
+	mustPlay(err)
 	run, err := child.New(child.Options{})
-	if err != nil {
-		panic(err)
-	}
+	mustPlay(err)
+	origin := filepath.Join(dir, "origin.git")
+	steps, _ := strconv.Atoi(os.Getenv("LEVEE_MIRROR_STEPS"))
 	o := Options{Dir: filepath.Join(dir, "git"), Gate: g, Budget: child.Budget{Bytes: 64 << 20}}
-	s, err := open(o, newHost(map[upstream.Repo]string{repoA: filepath.Join(dir, "origin.git")}), run)
+	s, err := open(o, newHost(map[upstream.Repo]string{repoA: origin}), &mortal{runner: run, steps: steps})
+	mustPlay(err)
+	os.Stdout.WriteString("open\n")
+	if steps > 0 {
+		playOnce(s, origin, strings.Fields(os.Getenv("LEVEE_MIRROR_COMMITS")))
+		os.Exit(0)
+	}
+	playOn(s)
+}
+
+func mustPlay(err error) {
 	if err != nil {
 		panic(err)
 	}
-	os.Stdout.WriteString("open\n")
+}
+
+// mortal kills its own process before a child starts or after it has ended, whichever is the step.
+type mortal struct {
+	runner
+	steps int
+	n     atomic.Int64
+}
+
+func (m *mortal) step() {
+	if m.n.Add(1) == int64(m.steps) {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+}
+
+func (m *mortal) Run(ctx context.Context, c child.Cmd) (child.Usage, error) {
+	m.step()
+	defer m.step()
+	return m.runner.Run(ctx, c)
+}
+
+// playOnce brings a mirror through all that can be done to one.
+func playOnce(s *Store, origin string, commits []string) {
+	ctx := context.Background()
+	for _, c := range commits {
+		_, err := tryGit(origin, "update-ref", "refs/heads/main", c)
+		mustPlay(err)
+		l, err := s.Lease(ctx, repoA, nobody, nil, nil)
+		mustPlay(err)
+		l.Release()
+	}
+	m := s.enter(repoA)
+	b, release := m.held()
+	mustPlay(b.fold(ctx, m))
+	l, err := s.Lease(ctx, repoA, nobody, nil, nil)
+	mustPlay(err)
+	_, err = l.Ensure(ctx, nobody, oidsOf(os.Getenv("LEVEE_MIRROR_HIDDEN")))
+	mustPlay(err)
+	mustPlay(b.repack(ctx, m))
+	release()
+	l.Release()
+}
+
+// playOn asks for the mirror over and over, with upkeep as often as it may be.
+func playOn(s *Store) {
+	ctx := context.Background()
 	go func() {
 		for {
 			m := s.enter(repoA)
 			if b, release := m.held(); b != nil {
-				_ = b.fold(context.Background(), m)
-				_ = b.repack(context.Background(), m)
+				_ = b.fold(ctx, m)
+				_ = b.repack(ctx, m)
 				release()
 			}
 			s.leave(m)
 		}
 	}()
 	for {
-		v, err := s.Refs(context.Background(), repoA, nobody)
-		if err != nil {
-			panic(err)
+		l, err := s.Lease(ctx, repoA, nobody, nil, nil)
+		mustPlay(err)
+		l.Release()
+	}
+}
+
+func TestG17AKillBeforeOrAfterAnyChildIsRepaired(t *testing.T) {
+	w := newOrigin(t)
+	w.commit("main")
+	commits := []string{w.commit("main"), w.commit("main")}
+	w.git("reset", "-q", "--hard", "HEAD~1")
+	commits = append(commits, w.commit("main"), w.commit("main"))
+	hidden := w.git("commit-tree", "-m", "hidden", "-p", "HEAD", "HEAD^{tree}")
+	w.git("push", "-q", "origin", hidden+":refs/x/y")
+	git(t, w.origin, "update-ref", "-d", "refs/x/y")
+	lost := commits[1]
+	for step := 1; ; step++ {
+		o := options(t)
+		dir := filepath.Dir(o.Dir)
+		must(t, os.Symlink(w.origin, filepath.Join(dir, "origin.git")))
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "LEVEE_MIRROR_PLAY="+dir, "LEVEE_MIRROR_STEPS="+strconv.Itoa(step),
+			"LEVEE_MIRROR_COMMITS="+strings.Join(commits, " "), "LEVEE_MIRROR_HIDDEN="+hidden)
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			t.Logf("%d steps", step)
+			return
 		}
-		l, err := s.Lease(context.Background(), repoA, nobody, v, nil)
-		if err != nil {
-			panic(err)
+		if !strings.Contains(err.Error(), "killed") {
+			t.Fatalf("step %d: %v\n%s", step, err, out)
+		}
+		git(t, w.origin, "update-ref", "refs/heads/main", commits[len(commits)-1])
+		h := hostOf(w)
+		s := openStore(t, o, h)
+		l := lease(t, s, repoA)
+		sameRefsAs(t, l, w.origin)
+		fsck(t, l)
+		noTemporaries(t, s)
+		h.set(func(_ context.Context, what string, _ upstream.Credentials) error {
+			if what == "fetch" {
+				return failure(upstream.NotOurRef) // it was pruned there
+			}
+			return nil
+		})
+		if missing := ensure(t, l, nobody, lost, hidden); len(missing) != 2 {
+			t.Errorf("step %d: of what upstream does not serve any more, missing are only %v", step, missing)
 		}
 		l.Release()
+		s.Close()
+		if t.Failed() {
+			t.Fatalf("step %d", step)
+		}
 	}
 }
 
