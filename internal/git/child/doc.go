@@ -58,8 +58,9 @@ type Cmd struct {
 
 // Usage of an ended child and all its descendants that were waited for.
 type Usage struct {
-	// PeakAnon is the most anonymous memory, in bytes, that the tree held when it was sampled. Of a child that ended before
-	// the first sample it is the kernel's figure for the largest process, which counts pages of files, too.
+	// PeakAnon is the most anonymous memory, in bytes, that the tree held when it was sampled; 0 if the child ended before the
+	// first sample, a millisecond after its start. The kernel's own figure (ru_maxrss) is of no use: it counts pages of files,
+	// and what the parent held when it forked.
 	PeakAnon int64
 	CPU      time.Duration
 	Took     time.Duration

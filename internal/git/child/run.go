@@ -192,7 +192,9 @@ func (j *job) run(ctx context.Context) (Usage, error) {
 	g.release()
 	err := j.cmd.Wait()
 	u := Usage{PeakAnon: peak, CPU: g.reapRest(), Took: time.Since(began)}
-	u.add(j.cmd.ProcessState)
+	if p := j.cmd.ProcessState; p != nil {
+		u.CPU += p.UserTime() + p.SystemTime()
+	}
 	switch {
 	case failed != nil:
 		return u, fmt.Errorf("git %s: %w", j.c.subcommand(), failed)
@@ -218,14 +220,4 @@ func (j *job) await(g *group) int64 {
 	g.kill(false)
 	j.stdin.close()
 	return <-peak
-}
-
-func (u *Usage) add(s *os.ProcessState) {
-	if s == nil {
-		return
-	}
-	u.CPU += s.UserTime() + s.SystemTime()
-	if use, ok := s.SysUsage().(*syscall.Rusage); ok && u.PeakAnon == 0 {
-		u.PeakAnon = int64(use.Maxrss) << 10
-	}
 }

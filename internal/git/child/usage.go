@@ -10,7 +10,7 @@ import (
 
 // The first sample is taken early, since most children are short; long ones do not need as many.
 const (
-	sampleFirst = 4 * time.Millisecond
+	sampleFirst = time.Millisecond
 	sampleMost  = 64 * time.Millisecond
 )
 

@@ -26,6 +26,7 @@ type flight struct {
 	seats   map[*seat]struct{} // guarded by the Cache's lock
 	settled bool               // guarded by the Cache's lock
 
+	began    time.Time
 	position atomic.Int64 // in the queue; 0 is in none
 	waited   atomic.Int64 // nanoseconds
 	cost     atomic.Int64
@@ -85,6 +86,7 @@ func (c *Cache) serveLocked(s *seat, p *plan) bool {
 func (c *Cache) beginLocked(k key, j *Job, p *plan) *flight {
 	f := &flight{
 		c: c, key: k, job: *j, plan: p, ready: make(chan struct{}), over: make(chan struct{}), seats: make(map[*seat]struct{}),
+		began: time.Now(),
 	}
 	// Not a child of any caller's context: who comes first may leave.
 	f.ctx, f.stop = context.WithCancelCause(context.Background())
@@ -177,7 +179,8 @@ func (f *flight) pay(price cost, held *held) (err error) {
 	return err
 }
 
-// admit waits for as long as those in the seats can: all of them can be told, or none.
+// admit waits for as long as those in the seats can: all of them can be told, or none. The time is for all of the flight's queues
+// together.
 func (f *flight) admit(ctx context.Context, g *gate.Gate, key string, bytes int64) (*gate.Permit, error) {
 	o := &f.c.o
 	wait := o.SilentWait
@@ -187,7 +190,7 @@ func (f *flight) admit(ctx context.Context, g *gate.Gate, key string, bytes int6
 	defer f.position.Store(0)
 	// Each seat has a clock of its own, for it came at its own time; here is only where it reads the position.
 	permit, err := g.AdmitWith(ctx, key, bytes, gate.Waiting{
-		Wait: wait, After: o.NoticeAfter * 3 / 4, Every: o.NoticeEvery / 4,
+		Wait: max(wait-time.Since(f.began), time.Millisecond), After: o.NoticeAfter * 3 / 4, Every: o.NoticeEvery / 4,
 		Tell: func(position int) { f.position.Store(int64(position)) },
 	})
 	f.waited.Add(int64(permit.Waited()))

@@ -114,8 +114,9 @@ func (f *flight) again(s *spool, err error, price *cost) bool {
 // progress takes what pack-objects says of its work, which a client may see on band 2 as it is.
 type progress spool
 
-// maxProgress of a pack is kept; it is enough for a line a second for some minutes.
-const maxProgress = 16 << 10
+// maxProgress of a pack in the making is kept: enough for each percent of each of its stages, and for some minutes of lines a
+// second.
+const maxProgress = 32 << 10
 
 func (p *progress) Write(b []byte) (int, error) {
 	s := (*spool)(p)

@@ -32,6 +32,9 @@ func newHistory() *history {
 // note takes a run in. A higher peak counts at once, a lower one by and by: one run without a bitmap is no reason to plan all
 // others like it, but the next one might be.
 func (h *history) note(k peakKey, bytes, objects int64) {
+	if bytes == 0 { // too short-lived to be seen
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if old, ok := h.mu.peaks.get(k); ok && old.bytes > bytes {

@@ -173,10 +173,14 @@ func (f *flight) reaches(ctx context.Context, most int64, walk string, wants, ha
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	count := &lines{left: most, enough: func() { stop(errEnough) }}
 	_, err := f.c.o.Runner.Run(ctx, child.Cmd{
 		Dir: f.job.Lease.Dir, Args: args, Budget: child.Budget{Bytes: f.c.o.RoundSlot},
-		Stdin: strings.NewReader(in.String()), Stdout: &lines{left: most, enough: func() { stop(errEnough) }},
+		Stdin: strings.NewReader(in.String()), Stdout: count,
 	})
+	if count.left < 0 { // whether it was ended, or had come to its end by itself
+		return false, nil
+	}
 	var exit *child.ExitError
 	if errors.As(err, &exit) && exit.OutOfMemory { // too many to be counted, so not few
 		return false, nil

@@ -126,7 +126,7 @@ func (r *reader) leave() {
 	delete(s.mu.readers, r)
 	again := r.left
 	r.left = true
-	near := s.mu.percent >= nearlyDone && s.mu.window == 0
+	near := s.mu.done || s.mu.percent >= nearlyDone && s.mu.window == 0
 	select {
 	case s.mu.freed <- struct{}{}:
 	default:

@@ -286,6 +286,9 @@ func (r *rig) want(c *call, outcome string) {
 	if c.res.Outcome != outcome || c.err != nil {
 		r.Errorf("outcome %q, error %v, want %q", c.res.Outcome, c.err, outcome)
 	}
+	if outcome == Generated { // its last byte may be read before it is known to be the last
+		until(r, "the generation is over", func() bool { return r.c.Stats().Generating == 0 })
+	}
 }
 
 // out is a client. With a gate it takes so many bytes and then waits until the gate is closed.

@@ -22,7 +22,7 @@ func (c *Cache) Serve(ctx context.Context, j Job, out Out) (Result, error) {
 	}
 	defer s.leave()
 	a := &answer{ctx: ctx, c: c, seat: s, request: j.Request, body: body{out: out}}
-	a.mux = pkt.NewMuxer(&a.body, j.Request.SidebandSize(), make([]byte, muxBytes(j.Request)))
+	a.mux = pkt.NewMuxer(&a.body, j.Request.SidebandSize(), nil) // a waiter needs no buffer
 	a.clock = time.NewTimer(c.o.NoticeAfter)
 	defer a.clock.Stop()
 	err = a.run()
@@ -48,6 +48,7 @@ type answer struct {
 	mux     *pkt.Muxer
 	clock   *time.Timer // of the next notice
 
+	settled bool // the seat is served, and does not change any more
 	opened  bool // the sections before the pack have been sent
 	sent    bool // something of the pack, since the clock last rang
 	shown   int  // bytes of pack-objects' progress
@@ -74,6 +75,7 @@ func (a *answer) run() error {
 		return err
 	}
 	s := a.seat
+	a.settled = true
 	switch {
 	case s.err != nil:
 		return a.fail(s.err)
@@ -182,6 +184,7 @@ func (a *answer) stream() error {
 	if a.opened && !bytes.Equal(a.seat.plan.prefix, []byte(packfile)) {
 		return a.fail(fmt.Errorf("upload-pack has sections before the pack that the request did not ask for"))
 	}
+	a.mux = pkt.NewMuxer(&a.body, a.request.SidebandSize(), make([]byte, muxBytes(a.request)))
 	r := a.seat.reader
 	for {
 		some, done, changed, err := r.look()
@@ -272,10 +275,15 @@ func (a *answer) progress(s *spool) error {
 
 func (a *answer) result(err error) Result {
 	s := a.seat
-	res := Result{Began: a.body.began, Waited: s.waited(), Outcome: s.outcome}
+	res := Result{Began: a.body.began, Waited: s.waited()}
 	if f := s.flight; f != nil {
 		res.Predicted = f.cost.Load()
 	}
+	if !a.settled { // by ctx, or by a client that broke while it was told of the queue
+		res.Outcome = Canceled
+		return res
+	}
+	res.Outcome = s.outcome
 	switch {
 	case err != nil:
 		res.Outcome = outcome(err, a.ctx.Err() != nil)

@@ -302,6 +302,7 @@ func (s *spool) finish(err error) {
 	_ = s.file.Close()
 	s.mu.Lock()
 	s.mu.done, s.mu.err = err == nil, err
+	s.mu.progress = nil // it is of no use to those who come later
 	size := s.mu.size
 	s.signalLocked()
 	s.mu.Unlock()
@@ -310,7 +311,7 @@ func (s *spool) finish(err error) {
 	c.mu.Lock()
 	s.making = false
 	c.mu.generating--
-	if err != nil || s.aside > 0 {
+	if err != nil || s.aside > 0 { // a window is needed by the next
 		c.retireLocked(s)
 	} else if fits := (size + blockSize - 1) &^ (blockSize - 1); fits < s.charge {
 		c.mu.used -= s.charge - fits
