@@ -164,14 +164,14 @@ func (s *Service) Connections() int { return int(s.shares.requests) }
 func (s *Service) upstreamOptions() upstream.Options {
 	return upstream.Options{
 		Hosts: append([]upstream.Host(nil), s.opt.Hosts...), Stall: s.opt.Stall, Logger: s.logger,
-		MaxRefs: s.shares.refs / 4, ReceiveBuffer: upstreamReceive, Connections: int(s.shares.upstream),
+		MaxRefs: s.shares.longestRefs(), ReceiveBuffer: upstreamReceive, Connections: int(s.shares.upstream),
 	}
 }
 
 func (s *Service) mirrorOptions(c *upstream.Client, r *child.Runner) mirror.Options {
 	return mirror.Options{
 		Dir: filepath.Join(s.opt.Dir, "mirrors"), MaxBytes: s.opt.MaxSize,
-		MaxStaleness: s.opt.MaxStaleness, Grace: s.opt.Grace,
+		MaxStaleness: s.opt.MaxStaleness, Grace: s.opt.Grace, RefBytes: s.shares.keptRefs(),
 		Upstream: c, Runner: r, Gate: s.gates.mirrors, Budget: child.Budget{Bytes: s.shares.mirror, Threads: 1},
 		Logger: s.logger,
 	}

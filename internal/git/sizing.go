@@ -94,7 +94,7 @@ func (o *Options) divide() (s shares, err error) {
 	s.requests = clamp(m/(3*mib), 64, 256)
 	s.bodies = max(clamp(m/32, 4*mib, 64*mib), bodyCost(o.MaxBody))
 	s.tables = clamp(m/64, 2*mib, 32*mib)
-	s.refs = clamp(m/48, 4*mib, 64*mib)
+	s.refs = clamp(m/24, 8*mib, 256*mib)
 	s.dirty = clamp(m/12, 16*mib, 64*mib)
 	live := s.requests*perRequest + s.bodies + s.tables + s.refs
 	live += s.requests * o.Connection.Live
@@ -133,8 +133,14 @@ func slots(share, least, most int64) (n, each int64) {
 	return n, clamp(share/n, least, most)
 }
 
-// upstreams is how many connections to upstreams there may be: each host has as many for questions as for transfers.
-func (o *Options) upstreams(s shares) int64 { return int64(len(o.Hosts)) * 2 * s.upstream }
+// upstreams is how many connections to upstreams there may be: each host has as many for fetches as for questions, and as for
+// what is forwarded.
+func (o *Options) upstreams(s shares) int64 { return int64(len(o.Hosts)) * 3 * s.upstream }
+
+// A list of refs takes four times what its advertisement is long while it is read. Half of the share is for one of the
+// longest, half for those of mirrors that are kept in memory.
+func (s shares) longestRefs() int64 { return s.refs / 8 }
+func (s shares) keptRefs() int64    { return s.refs / 2 }
 
 func bodyCost(n int64) int64 { return bodyFactor * n }
 

@@ -27,7 +27,7 @@ func optionsAt(t *testing.T, limit int64, change func(*Options)) Options {
 
 // The lines of git, its part of the margin and of the collector must be no more than git.memory, or Bazel would be cut short.
 func TestGitsLinesFitItsMemoryAtEveryLimit(t *testing.T) {
-	for _, m := range []int64{340, 384, 512, 768, 1024, 2048, 4096, 8192, 65536} {
+	for _, m := range []int64{384, 512, 768, 1024, 2048, 4096, 8192, 65536} {
 		o := optionsAt(t, m*mib, nil)
 		s, err := New(o)
 		if err != nil {
