@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,5 +149,70 @@ func TestEverythingIsGivenBackWhenClientsHaveGone(t *testing.T) {
 		if m.Leases != 0 || time.Since(m.LastUse) > time.Minute {
 			t.Errorf("mirror %+v", m)
 		}
+	}
+}
+
+func TestAnUpstreamOfTheOldProtocolIsServedByPassingOn(t *testing.T) {
+	old := rig.NewUpstream(t)
+	repo := old.R40("r40")
+	target, _ := url.Parse("http://" + old.Addr)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del("Git-Protocol")
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	r := startReal(t, func(o *Options) { o.Hosts = append(o.Hosts, ParseHost(server.URL)) })
+	through := strings.Replace(r.url, r.up.Addr, strings.TrimPrefix(server.URL, "http://"), 1) + "r40"
+	c := rig.NewGitClient(t)
+	if got, want := c.Git("ls-remote", through), c.Git("ls-remote", old.URL("r40")); got != want {
+		t.Errorf("ls-remote\n%s\nwant\n%s", got, want)
+	}
+	dir := c.Clone(through)
+	c.In(dir, "fsck", "--connectivity-only")
+	next := repo.Commit("main", "next", "next")
+	c.In(dir, "fetch")
+	if got := strings.TrimSpace(c.In(dir, "rev-parse", "origin/main")); got != next {
+		t.Errorf("after fetch %s, want %s", got, next)
+	}
+	for _, a := range r.Status().Answers {
+		if a.Origin != theirs {
+			t.Errorf("answered here: %+v", a)
+		}
+	}
+	if list := r.store.List(); len(list) > 0 {
+		t.Errorf("there is a mirror: %+v", list)
+	}
+}
+
+func TestAPushGoesUpstreamWithTheCallersOwnCredentials(t *testing.T) {
+	r := startReal(t, func(o *Options) { o.Push = ForwardPush })
+	repo := r.up.R40("r40")
+	r.up.Restrict("r40", "alice", "wonder")
+	as := func(user string) string { return strings.Replace(r.url, "http://", "http://"+user+"@", 1) + "r40" }
+	c := rig.NewGitClient(t).With("GIT_TERMINAL_PROMPT=0")
+	dir := c.Clone(as("alice:wonder"))
+	c.In(dir, "commit", "-qm", "mine", "--allow-empty")
+	c.In(dir, "push", "-q", "origin", "HEAD:main")
+	if got, want := repo.Git("rev-parse", "main"), strings.TrimSpace(c.In(dir, "rev-parse", "HEAD")); strings.TrimSpace(got) != want {
+		t.Errorf("upstream has %s, want %s", got, want)
+	}
+	again := c.Clone(as("alice:wonder"))
+	if got := strings.TrimSpace(c.In(again, "log", "-1", "--format=%s")); got != "mine" {
+		t.Errorf("a clone behind the push has %q", got)
+	}
+	for _, user := range []string{"alice:wrong", "bob:builder"} {
+		if out, err := c.Run(t.Context(), "ls-remote", as(user)); err == nil {
+			t.Errorf("%s may read: %s", user, out)
+		}
+		if out, err := c.Run(t.Context(), "--git-dir="+filepath.Join(dir, ".git"), "push", as(user), "HEAD:other"); err == nil {
+			t.Errorf("%s may push: %s", user, out)
+		}
+	}
+	if out, err := c.Run(t.Context(), "ls-remote", r.url+"r40"); err == nil || !strings.Contains(out, "could not read Username") {
+		t.Errorf("nobody: %v %s", err, out)
+	}
+	if text := r.log.String(); strings.Contains(text, "wonder") || strings.Contains(text, "alice") {
+		t.Error("a credential is in the log")
 	}
 }
