@@ -65,7 +65,7 @@ func (m *mirror) answer(q *question, refs *upstream.Refs, err error) *question {
 		q.snap = m.learnLocked(refs, q.began)
 		// Nobody's wait is a condition for the mirror: whoever asks next finds it on its way.
 		if m.behindLocked() {
-			_, q.err = m.syncLocked(q.cred)
+			_, _ = m.syncLocked(q.cred) // who wants a lease will hear of it
 		}
 	}
 	next := m.mu.next

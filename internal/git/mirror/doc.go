@@ -98,8 +98,12 @@ type runner interface {
 // ErrClosed is of calls after Run has ended.
 var ErrClosed = errors.New("mirror store is closed")
 
-// ErrNoRoom is wrapped by errors of what is too large for Options.MaxBytes, with everything evicted that may be.
-var ErrNoRoom = errors.New("no room for the mirror")
+// ErrNoRoom is wrapped by errors of what does not fit Options.MaxBytes, with everything evicted that may be, and ErrTooLarge
+// by those of what git cannot index within Options.Budget. Upstream can serve what cannot be mirrored.
+var (
+	ErrNoRoom   = errors.New("no room for the mirror")
+	ErrTooLarge = errors.New("the repository is too large to be mirrored with the memory that git.memory leaves for it")
+)
 
 // State of a mirror.
 type State string

@@ -158,6 +158,10 @@ func (in *incoming) index(ctx context.Context, p *permit, b *bare, tips []string
 		return p.connected(ctx, b, nil, tips)
 	}
 	whole, err := in.indexPack(ctx, p, b)
+	var exit *child.ExitError
+	if errors.As(err, &exit) && exit.OutOfMemory {
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	}
 	if err != nil {
 		return fmt.Errorf("index what upstream sent: %w", err)
 	}

@@ -22,6 +22,9 @@ type mirror struct {
 		broken  error // why the last bare was set aside; nil when there is another
 		err     error // of the last sync
 
+		failures int       // of ours, in a row
+		pause    time.Time // no sync before: upstream would send again what we could not keep
+
 		known        *snapshot // upstream's last word in this process
 		asking, next *question
 		syncing      *transfer

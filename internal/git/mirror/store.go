@@ -153,14 +153,15 @@ func (s *Store) enter(id upstream.Repo) *mirror {
 	return m
 }
 
-// leave forgets a mirror of which there is nothing to know: names that upstream does not have would pile up otherwise.
+// leave forgets a mirror of which there is nothing to know: names that upstream does not have would pile up otherwise. That
+// its clone failed is worth knowing for as long as it is not tried again.
 func (s *Store) leave(m *mirror) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.users--
-	if m.mu.users == 0 && m.mu.bare == nil && m.mu.broken == nil {
+	if m.mu.users == 0 && m.mu.bare == nil && m.mu.broken == nil && !time.Now().Before(m.mu.pause) {
 		delete(s.mu.mirrors, m.id)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/git/upstream"
 )
 
@@ -25,10 +26,14 @@ type transfer struct {
 	}
 }
 
-// syncLocked returns the transfer that is under way, or starts one.
+// syncLocked returns the transfer that is under way, or starts one. For a while after one has failed here, and not upstream,
+// its error is all there is.
 func (m *mirror) syncLocked(cred upstream.Credentials) (*transfer, error) {
 	if m.mu.syncing != nil {
 		return m.mu.syncing, nil
+	}
+	if m.mu.err != nil && time.Now().Before(m.mu.pause) {
+		return nil, m.mu.err
 	}
 	t := &transfer{cred: cred, done: make(chan struct{})}
 	t.mu.listeners = map[chan string]struct{}{}
@@ -84,8 +89,24 @@ func (m *mirror) settled(t *transfer, err error) bool {
 	}
 	t.err, m.mu.err = err, err
 	m.mu.syncing, m.mu.cloning = nil, false
+	m.pauseLocked(err)
 	close(t.done)
 	return true
+}
+
+// What fails here (a full disk, too little memory) fails again, and has cost upstream a transfer.
+const (
+	leastPause = 5 * time.Second
+	mostPause  = 10 * time.Minute
+)
+
+func (m *mirror) pauseLocked(err error) {
+	if err == nil || kindOf(err) != "" || errors.Is(err, gate.ErrShed) {
+		m.mu.failures, m.mu.pause = 0, time.Time{}
+		return
+	}
+	m.mu.pause = time.Now().Add(min(leastPause<<min(m.mu.failures, 10), mostPause))
+	m.mu.failures++
 }
 
 // bring makes the mirror's refs the known ones.

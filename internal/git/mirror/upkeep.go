@@ -31,9 +31,6 @@ const (
 
 	// repackRest is how long after a repack the next may be, whatever is suspect.
 	repackRest = time.Hour
-
-	// mostWants is how many packs of objects that no ref reaches are kept. They are dropped all together.
-	mostWants = 32
 )
 
 // interrupt ends what upkeep does, for somebody who waits for a permit.
@@ -128,6 +125,7 @@ func (s *Store) tend(ctx context.Context, m *mirror) {
 	b, release := m.held()
 	defer release()
 	if b == nil {
+		s.forget(m)
 		return
 	}
 	m.remember(b, false)
@@ -173,7 +171,7 @@ func (b *bare) due(now time.Time) func(ctx context.Context, m *mirror) error {
 		return nil
 	case b.mu.unfolded:
 		return b.fold
-	case (s.all || s.n > manySuspects || len(b.mu.wants) > mostWants) && (sinceRepack > repackRest || !b.mu.meta.Repacked):
+	case (s.all || s.n > manySuspects) && (sinceRepack > repackRest || !b.mu.meta.Repacked):
 		return b.repack
 	case !s.none() && sinceRepack > repackEvery:
 		return b.repack

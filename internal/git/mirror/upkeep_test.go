@@ -249,6 +249,69 @@ func TestARepositoryThatIsTooLargeIsAClearError(t *testing.T) {
 	}
 }
 
+func TestWhatCannotBeKeptIsNotFetchedAgainAndAgain(t *testing.T) {
+	w := newOrigin(t)
+	w.commit("main")
+	o := options(t)
+	h := hostOf(w)
+	run, err := child.New(child.Options{})
+	must(t, err)
+	s, err := open(o, h, failing{run, "index-pack"})
+	must(t, err)
+	defer s.Close()
+	for range 5 {
+		v, err := s.Refs(t.Context(), repoA, nobody) // refs can be shown
+		must(t, err)
+		if _, err = s.Lease(t.Context(), repoA, nobody, v, nil); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "git.memory") {
+			t.Errorf("%v", err)
+		}
+	}
+	if _, fetched := h.counts(); fetched != 1 {
+		t.Errorf("%d fetches", fetched)
+	}
+	m := s.all()[0]
+	m.mu.Lock()
+	m.mu.pause = time.Now()
+	m.mu.Unlock()
+	s.upkeep(t.Context())
+	if len(s.all()) != 0 {
+		t.Error("its failure is known for ever")
+	}
+}
+
+func TestOnlyTheLatestOfWhatWasFetchedByNameIsKept(t *testing.T) {
+	w := newOrigin(t)
+	w.commit("main")
+	o := options(t)
+	o.MaxStaleness = time.Hour
+	s := openStore(t, o, hostOf(w))
+	l := lease(t, s, repoA)
+	var hidden []string
+	for i := range mostWants + 3 {
+		name := w.git("commit-tree", "-m", fmt.Sprint(i), "-p", "HEAD", "HEAD^{tree}")
+		w.git("push", "-q", "origin", name+":refs/x/y")
+		git(t, w.origin, "update-ref", "-d", "refs/x/y")
+		if missing := ensure(t, l, nobody, name); len(missing) > 0 {
+			t.Fatal(missing)
+		}
+		hidden = append(hidden, name)
+	}
+	if !has(t, l.Dir, hidden[0]) {
+		t.Error("what a lease has was dropped")
+	}
+	l.Release()
+	for i, name := range hidden {
+		if got, want := has(t, l.Dir, name), i >= 3; got != want {
+			t.Errorf("number %d: %v", i, got)
+		}
+	}
+	l = lease(t, s, repoA)
+	ensure(t, l, nobody, hidden...)
+	if !has(t, l.Dir, hidden[0]) {
+		t.Error("it was not fetched again")
+	}
+}
+
 func TestAnEvictedMirrorGoesWithItsLastLease(t *testing.T) {
 	w := newOrigin(t)
 	w.commit("main")

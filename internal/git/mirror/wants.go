@@ -106,7 +106,14 @@ func (m *mirror) landWants(ctx context.Context, b *bare, in *incoming, oids []st
 	b.mu.Lock()
 	b.mu.wants = append([]*pack{landed}, b.mu.wants...)
 	b.mu.gen = m.s.gen.Add(1)
+	oldest := b.mu.wants[min(mostWants, len(b.mu.wants)):]
 	b.mu.Unlock()
 	b.weigh()
-	return nil
+	if len(oldest) == 0 {
+		return nil
+	}
+	return b.doom(oldest)
 }
+
+// mostWants is how many packs of such objects are kept. Each is whole but for what refs reach, so the oldest may go.
+const mostWants = 32
