@@ -83,12 +83,12 @@ func adopt() error {
 	return nil
 }
 
-// stackBytes is glibc's for each thread. It counts against RLIMIT_DATA as a whole, and is hardly touched.
-const stackBytes = 8 << 20
-
-// slackBytes are counted by RLIMIT_DATA but not by a budget: what the program and its libraries have before they begin, and
-// what malloc keeps free.
-const slackBytes = 8 << 20
+// What RLIMIT_DATA counts and a budget does not: the libraries' data and what malloc keeps free, and whole stacks of glibc's size
+// for threads beside the first, which are hardly touched. A child cannot exceed its budget by more than the first.
+const (
+	slackBytes = 4 << 20
+	stackBytes = 8 << 20
+)
 
 // limited sets limits and becomes git. They must hold before git runs: set from outside, a moment after its start, they miss
 // what it has started meanwhile. If the kernel must kill, it should take the child and not the server, which not every
@@ -98,7 +98,10 @@ const limited = `{ echo 500 >/proc/self/oom_score_adj; } 2>/dev/null; ulimit -c 
 // limits of a child, in the units of ulimit -d. A child that meets it is told "out of memory" by malloc, and can say so; one
 // that the kernel kills cannot.
 func (r *Runner) limits(b Budget) string {
-	data := uint64(b.Bytes) + slackBytes + stackBytes*uint64(max(b.Threads, 1))
+	data := uint64(b.Bytes) + slackBytes
+	if b.Threads > 1 {
+		data += stackBytes * uint64(b.Threads)
+	}
 	return strconv.FormatUint(min(data, r.most)>>10, 10) // above our own it takes a privilege
 }
 

@@ -63,7 +63,7 @@ func TestAChildIsNicedAndLimitedWithAllThatItStarts(t *testing.T) {
 	r := newRunner(t, Options{Git: shell(t), Nice: 7})
 	// It is niced a moment after its start.
 	got := output(t, r, script(`ulimit -d; while [ "$(nice)" != %d ]; do :; done; ulimit -c`, r.nice))
-	want := strconv.Itoa((64*mib+slackBytes+stackBytes)/1024) + "\n0\n"
+	want := strconv.Itoa((64*mib+slackBytes)/1024) + "\n0\n"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

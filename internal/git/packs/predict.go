@@ -5,11 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/leveehq/levee/internal/git/child"
+	"github.com/leveehq/levee/internal/git/pkt"
 )
 
 // cost of a generation, as predicted.
@@ -19,15 +23,18 @@ type cost struct {
 	kind  string // of request, for the history
 }
 
-// What pack-objects takes for a clone, before anything was measured: its table of objects, what it parses of them, and what
-// its settings let it take besides. A test compares.
+// What pack-objects takes for a clone, before anything was measured. With a bitmap nearly everything is copied from pack to pack,
+// and what it takes is the bitmap; without, a table of all objects, what it parses of them, and what its settings let it take
+// besides. The first is meant to be near, since one that runs out of memory is tried again with more; a test holds the second.
 const (
-	cloneBase      = 12 << 20
-	clonePerObject = 400
+	bitmapBase      = 8 << 20
+	bitmapPerObject = 24
+	walkBase        = 12 << 20
+	walkPerObject   = 400
 )
 
 // quickPerObject is what an object may take of QuickSlot: it says how many objects are few.
-const quickPerObject = 2 << 10
+const quickPerObject = 4 << 10
 
 // Bounds of a look at what is wanted. What is beyond is taken for a clone.
 const (
@@ -67,9 +74,21 @@ func (f *flight) price(kind string, quick bool) cost {
 		}
 		return cost{false, max(n, o.Slot), kind}
 	}
-	guess := int64(cloneBase + clonePerObject*lease.Objects)
+	guess := walkBase + walkPerObject*lease.Objects
+	if !strings.HasPrefix(kind, deepen) && hasBitmap(lease.Dir) { // shallow clients get no use of one
+		kind += ", bitmap"
+		guess = bitmapBase + bitmapPerObject*lease.Objects
+	}
 	n := f.c.peaks.predict(peakKey{lease.Repo.String(), kind}, lease.Objects, guess)
 	return cost{false, max(n, o.Slot), kind}
+}
+
+const deepen = "deepen"
+
+// hasBitmap tells whether one of the repository's packs, or all of them together, has one.
+func hasBitmap(dir string) bool {
+	names, err := os.ReadDir(filepath.Join(dir, "objects", "pack"))
+	return err == nil && slices.ContainsFunc(names, func(n os.DirEntry) bool { return strings.HasSuffix(n.Name(), ".bitmap") })
 }
 
 // look tells the kind of request, and whether it is about few objects.
@@ -83,21 +102,29 @@ func (f *flight) look(ctx context.Context) (kind string, quick bool, err error) 
 	if err != nil {
 		return "clone", false, err
 	}
-	switch deepen := r.Depth > 0 || r.DeepenSince != "" || len(r.DeepenNot) > 0; {
+	switch deepens := r.Depth > 0 || r.DeepenSince != "" || len(r.DeepenNot) > 0; {
 	case len(wants.names) == 0: // upload-pack will say so
 		return "nothing", true, nil
 	case wants.blobs == len(wants.names):
 		return "blobs", wants.largest <= f.c.o.QuickSlot/2 && int64(wants.blobs) <= few, nil
-	case deepen && (r.Depth != 1 || r.DeepenRelative):
-		return "deepen", f.job.Lease.Objects <= few, nil
-	case deepen:
+	case deepens && (r.Depth != 1 || r.DeepenRelative):
+		return deepen, f.job.Lease.Objects <= few, nil
+	case deepens:
 		quick, err = f.reaches(ctx, few, "--no-walk", wants.names, nil)
-		return "depth 1", quick, err
+		return deepen + " 1", quick, err
 	case wants.commits > 0 && len(haves.names) == 0:
-		return "clone" + r.Filter, f.job.Lease.Objects <= few, nil
+		return "clone" + filtered(r), f.job.Lease.Objects <= few, nil
 	}
 	quick, err = f.reaches(ctx, few, "", wants.names, haves.names)
-	return "fetch" + r.Filter, quick, err
+	return "fetch" + filtered(r), quick, err
+}
+
+// filtered keeps the words of clients out of the history.
+func filtered(r *pkt.Request) string {
+	if r.Filter == "" {
+		return ""
+	}
+	return ", filtered"
 }
 
 // found is what a mirror has of the objects asked for.

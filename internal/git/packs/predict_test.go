@@ -2,6 +2,7 @@ package packs
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,6 +55,32 @@ func TestTheLaneFollowsFromTypesAndReachableSize(t *testing.T) {
 	}
 }
 
+// What a clone takes is foretold from the number of objects, before one was made.
+func TestACloneTakesNoMoreThanWasPredicted(t *testing.T) {
+	for _, bitmap := range []bool{true, false} {
+		t.Run(fmt.Sprintf("bitmap=%v", bitmap), func(t *testing.T) {
+			r := newRig(t, func(r *rig) {
+				r.o.Slot, r.o.Heavy = 8*mib, r.gate("git_packs", 256*mib)
+				r.o.QuickSlot, r.o.Quick = 2*mib, r.gate("git_quick", 4*mib)
+				r.makeRepository(5000, 10)
+				r.lease.Objects = 20_000
+			})
+			if !bitmap {
+				r.sh(nil, `rm "$1"/objects/pack/*.bitmap`, r.lease.Dir)
+			}
+			c := r.ask(r.clone())
+			r.want(c, Generated)
+			if n := r.wantPack(c); n < 15_000 {
+				t.Fatalf("%d objects", n)
+			}
+			t.Logf("predicted %d KiB, measured %d KiB", c.res.Predicted>>10, c.res.Measured>>10)
+			if c.res.Measured > c.res.Predicted {
+				t.Error("it took more")
+			}
+		})
+	}
+}
+
 // A have that exists but shares little makes nothing quick.
 func TestAnOldHaveDoesNotMakeACloneQuick(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.o.QuickSlot = 200 * quickPerObject })
@@ -69,7 +96,7 @@ func TestARepositoryThatIsSmallIsQuickToClone(t *testing.T) {
 }
 
 func TestWhatIsLargerThanAllMayHaveIsNamed(t *testing.T) {
-	r := newRig(t, func(r *rig) { r.lease.Objects = 1_000_000_000 })
+	r := newRig(t, func(r *rig) { r.lease.Objects = 1_000_000_000 * 10 })
 	c := r.ask(r.clone())
 	var large *TooLarge
 	if !errors.As(c.err, &large) || !errors.Is(c.err, gate.ErrShed) || c.res.Outcome != Refused || c.res.Began {

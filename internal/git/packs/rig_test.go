@@ -8,13 +8,10 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -291,89 +288,6 @@ func (r *rig) want(c *call, outcome string) {
 	}
 }
 
-// out is a client. With a gate it takes so many bytes and then waits until the gate is closed.
-type out struct {
-	mu       sync.Mutex
-	b        bytes.Buffer
-	flushes  int
-	moved    int
-	takes    int
-	gate     chan struct{}
-	stuck    bool
-	panicsAt int
-}
-
-func (o *out) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	o.b.Write(p)
-	n := o.b.Len()
-	o.stuck = o.gate != nil && n > o.takes
-	stuck := o.stuck
-	o.mu.Unlock()
-	if o.panicsAt > 0 && n > o.panicsAt {
-		panic("the writer breaks")
-	}
-	if stuck {
-		<-o.gate
-	}
-	return len(p), nil
-}
-
-func (o *out) Flush() error { o.mu.Lock(); defer o.mu.Unlock(); o.flushes++; return nil }
-func (o *out) Progress()    { o.mu.Lock(); defer o.mu.Unlock(); o.moved++ }
-
-func (o *out) bytes() []byte { o.mu.Lock(); defer o.mu.Unlock(); return bytes.Clone(o.b.Bytes()) }
-func (o *out) isStuck() bool { o.mu.Lock(); defer o.mu.Unlock(); return o.stuck }
-
-// bands takes a v2 answer apart.
-type bands struct {
-	lines    []string // before the pack
-	pack     []byte
-	progress string
-	fatal    string
-	whole    bool
-}
-
-func (o *out) bands(t testing.TB) (b bands) {
-	t.Helper()
-	in := pkt.NewReader(bytes.NewReader(o.bytes()))
-	inPack := false
-	for {
-		kind, p, err := in.Next()
-		switch {
-		case err == io.EOF:
-			return b
-		case err != nil:
-			t.Fatalf("the answer is broken: %v", err)
-		case kind == pkt.Flush:
-			b.whole = true
-		case !inPack:
-			b.lines = append(b.lines, string(p))
-			inPack = string(p) == "packfile\n"
-		case p[0] == 1:
-			b.pack = append(b.pack, p[1:]...)
-		case p[0] == 2:
-			b.progress += string(p[1:])
-		case p[0] == 3:
-			b.fatal += string(p[1:])
-		}
-	}
-}
-
-// wantPack checks that a pack is whole, and returns how many objects it has.
-func (r *rig) wantPack(c *call) int {
-	r.Helper()
-	b := c.out.bands(r)
-	if !b.whole || b.fatal != "" || len(b.pack) < 32 {
-		r.Fatalf("no whole pack: %d bytes, lines %q, band 3 %q", len(b.pack), b.lines, b.fatal)
-	}
-	sum := sha1.Sum(b.pack[:len(b.pack)-20])
-	if !bytes.Equal(sum[:], b.pack[len(b.pack)-20:]) {
-		r.Fatal("the pack's checksum is wrong")
-	}
-	return int(b.pack[8])<<24 | int(b.pack[9])<<16 | int(b.pack[10])<<8 | int(b.pack[11])
-}
-
 // until polls for what other goroutines and processes do.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
@@ -386,62 +300,33 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// serve puts HTTP in front, as little of it as stock git needs.
-func (r *rig) serve() string {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /info/refs", func(w http.ResponseWriter, q *http.Request) {
-		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
-		cmd := exec.Command("git", "upload-pack", "--stateless-rpc", "--advertise-refs", r.lease.Dir)
-		cmd.Env = []string{
-			"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_PROTOCOL=" + q.Header.Get("Git-Protocol"),
-			"GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=uploadpack.allowFilter", "GIT_CONFIG_VALUE_0=true",
-			"GIT_CONFIG_KEY_1=uploadpack.allowAnySHA1InWant", "GIT_CONFIG_VALUE_1=true",
-		}
-		io.WriteString(w, "001e# service=git-upload-pack\n0000")
-		cmd.Stdout = w
-		if err := cmd.Run(); err != nil {
-			r.Errorf("advertise: %v", err)
-		}
-	})
-	mux.HandleFunc("POST /git-upload-pack", r.post)
-	s := httptest.NewServer(mux)
-	r.Cleanup(s.Close)
-	return s.URL
+// seats taken in flights that are not settled, and at spools.
+func (r *rig) seats() (n int) {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	for _, f := range r.c.mu.flights {
+		n += len(f.seats)
+	}
+	for _, s := range r.c.mu.spools.oldest {
+		n += s.seats
+	}
+	return n
 }
 
-func (r *rig) post(w http.ResponseWriter, q *http.Request) {
-	body, err := decode(q)
-	if err != nil {
-		http.Error(w, err.Error(), 400)
-		return
-	}
-	version := 0
-	fmt.Sscanf(q.Header.Get("Git-Protocol"), "version=%d", &version)
-	var req *pkt.Request
-	if version == 2 {
-		req, err = pkt.ParseV2(body, pkt.Limits{})
-	} else {
-		req, err = pkt.ParseV0(version, body, pkt.Limits{})
-	}
-	if err != nil {
-		http.Error(w, err.Error(), 400)
-		return
-	}
-	w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
-	if req.Command == "ls-refs" {
-		cmd := exec.Command("git", "upload-pack", "--stateless-rpc", r.lease.Dir)
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_PROTOCOL=version=2"}
-		cmd.Stdin, cmd.Stdout = bytes.NewReader(body), w
-		if err := cmd.Run(); err != nil {
-			r.Errorf("ls-refs: %v", err)
+// fill leaves no room in gates until what it returns is called.
+func (r *rig) fill(gates ...*gate.Gate) (empty func()) {
+	r.Helper()
+	var held []*gate.Permit
+	for _, g := range gates {
+		p, err := g.TryAdmit("somebody else", g.Stats().Limit)
+		if err != nil {
+			r.Fatal(err)
 		}
-		return
+		held = append(held, p)
 	}
-	if req.Command != "fetch" {
-		return
-	}
-	res, err := r.c.Serve(q.Context(), Job{Lease: r.lease, Request: req, Caller: "10.0.0.1"}, httpOut{w})
-	if err != nil && !res.Began {
-		http.Error(w, err.Error(), 500)
+	return func() {
+		for _, p := range held {
+			p.Release()
+		}
 	}
 }

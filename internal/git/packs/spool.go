@@ -94,11 +94,11 @@ func (f osFile) writeback(off, n int64, wait bool) {
 	_ = unix.SyncFileRange(int(f.Fd()), off, n, flags)
 }
 
-// dirty starts write-back piece by piece, and lets no more than two pieces be dirty: the kernel would collect gigabytes, and
-// then stop everybody.
+// dirty starts write-back piece by piece, and lets no more than two pieces of a spool be dirty: the kernel would collect gigabytes,
+// and then stop everybody.
 type dirty struct{ from, to, before int64 }
 
-const dirtyPiece = 8 << 20
+const dirtyPiece = 4 << 20
 
 func (s *spool) wrote(off, n int64) {
 	d := &s.dirty
@@ -299,6 +299,7 @@ func (s *spool) signalLocked() {
 
 // finish is the end of the generation. A pack that is whole, and all of which is on disk, is kept for others.
 func (s *spool) finish(err error) {
+	s.file.writeback(s.dirty.from, s.dirty.to-s.dirty.from, false)
 	_ = s.file.Close()
 	s.mu.Lock()
 	s.mu.done, s.mu.err = err == nil, err
