@@ -20,7 +20,7 @@ type Size struct {
 // Small takes seconds, Full what the cases say. Both repositories have more objects than what a server calls few: their clones
 // are not of those that are cheap enough to pass the others.
 var (
-	Small = Size{Big: 8 << 20, Commits: 1000, Crowd: 20, Rounds: 6}
+	Small = Size{Big: 8 << 20, Commits: 1500, Crowd: 20, Rounds: 6}
 	Full  = Size{Big: 200 << 20, Commits: 18_500, Crowd: 60, Rounds: 200}
 )
 

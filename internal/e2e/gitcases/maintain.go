@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -65,70 +66,72 @@ func maintenanceRace(l *Lab) {
 	}
 }
 
-// killedServer: kill -9 during the first clone, during a fetch, during maintenance, with a pack in the making.
+// killedServer: kill -9 during the first clone, during a fetch, and in each of the server's own commands.
 func killedServer(l *Lab) {
 	r := l.Up.Big("big", l.Size.Big)
-	s := l.serve()
-	client := rig.NewGitClient(l)
-	url := func() string { return s.URL("big") }
-	killedWhile := func(what string, begin func(), begun func() error) {
-		l.Helper()
-		ended := make(chan struct{})
-		go func() { defer close(ended); begin() }()
-		l.until(what, begun)
-		s.Kill()
-		<-ended
-		l.Up.Mend()
-		l.until("no process to be left of a server killed: "+what, func() error {
-			left := rig.Naming(s.Data, s.PID())
-			return no(len(left) == 0, "left: %v", left)
-		})
-		s.Start()
-		dir := client.Clone(url(), "--bare")
-		client.In(dir, "fsck", "--connectivity-only")
-		if got, want := client.In(dir, "rev-parse", "HEAD"), r.Git("rev-parse", "main"); got != want {
-			l.Errorf("%s: after the kill a clone has %s, upstream %s", what, got, want)
-		}
-		l.idle(s)
+	k := &killing{Lab: l, repo: r, s: l.serve(), client: rig.NewGitClient(l)}
+	stalls := func(after int64) func() {
+		l.Up.Break(rig.Fault{Match: rig.Call.Transfer, StallAfter: after})
+		return l.Up.Mend
 	}
-	fails := func() { client.Run(l.ctx(), "clone", "--bare", url(), client.Dir()) } // its error is of the kill
-	stalled := func(c rig.Call) bool { return c.Transfer() }
 	transferring := func() error {
 		now, _ := l.Up.UnderWay(rig.Fetch)
-		return no(now > 0 && len(s.Spy.Calls("index-pack")) > 0, "%d transfers", now)
-	}
-	l.Up.Break(rig.Fault{Match: stalled, StallAfter: l.Size.Big / 2})
-	killedWhile("it clones", fails, transferring)
-
-	r.Commit("main", "new", strings.Repeat("new", 1000))
-	l.Up.Break(rig.Fault{Match: stalled, StallAfter: 100})
-	killedWhile("it fetches", fails, func() error {
-		now, _ := l.Up.UnderWay(rig.Fetch)
 		return no(now > 0, "no transfer")
-	})
-
-	for _, command := range []string{"repack", "commit-graph", "multi-pack-index", "update-ref", "pack-objects"} {
-		if len(s.Spy.Calls(command)) == 0 {
-			continue // not all of them are this server's way
-		}
+	}
+	k.while("it clones", stalls(l.Size.Big/2), transferring)
+	r.Commit("main", "new", strings.Repeat("new", 1000))
+	k.while("it fetches", stalls(100), transferring)
+	for _, command := range k.commands() {
+		before := len(k.s.Spy.Calls(command))
+		held := k.s.Spy.Hold(command)
 		r.Commit("main", "new", command)
-		held, before := s.Spy.Hold(command), len(s.Spy.Calls(command))
-		l.killedWhileHeld(s, held, before, command, killedWhile, func() {
-			fails()
+		k.while("it runs "+command, held.Release, func() error {
+			return no(len(k.s.Spy.Calls(command)) > before, "no %s", command)
 		})
 	}
 }
 
-// killedWhileHeld: some commands come with every fetch, some only with maintenance, which need not come in time.
-func (l *Lab) killedWhileHeld(s *rig.GitServer, held *rig.Held, before int, command string,
-	killedWhile func(string, func(), func() error), begin func()) {
-	l.Helper()
-	began := false
-	killedWhile("it runs "+command, begin, func() error {
-		began = began || len(s.Spy.Calls(command)) > before
-		return no(began, "no %s", command)
+type killing struct {
+	*Lab
+	repo   *rig.Repo
+	s      *rig.GitServer
+	client *rig.GitClient
+}
+
+// commands that the server has run until now, but for those that it starts with.
+func (k *killing) commands() (names []string) {
+	for _, c := range k.s.Spy.Calls() {
+		if c.Command != "version" && !slices.Contains(names, c.Command) {
+			names = append(names, c.Command)
+		}
+	}
+	k.Logf("it has run %q", names)
+	return names
+}
+
+// while kills the server when a clone has led it where it was to be, and looks at what the next one makes of that.
+func (k *killing) while(what string, mend func(), there func() error) {
+	k.Helper()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		k.client.Run(k.ctx(), "clone", "--bare", k.s.URL("big"), k.client.Dir()) // its error is of the kill
+	}()
+	k.until(what, there)
+	k.s.Kill()
+	<-ended
+	k.until("no process to be left of a server that was killed while "+what, func() error {
+		left := rig.Naming(k.s.Data, k.s.PID())
+		return no(len(left) == 0, "left: %v", left)
 	})
-	held.Release()
+	mend()
+	k.s.Start()
+	dir := k.client.Clone(k.s.URL("big"), "--bare")
+	k.client.In(dir, "fsck", "--connectivity-only")
+	if got, want := k.client.In(dir, "rev-parse", "HEAD"), k.repo.Git("rev-parse", "main"); got != want {
+		k.Errorf("killed while %s: the next clone has %s, upstream %s", what, got, want)
+	}
+	k.idle(k.s)
 }
 
 // brokenMirror: what a dead server may have left, and what a bad disk may have made of a mirror.

@@ -21,7 +21,7 @@ type Process struct {
 // Command is git's subcommand, or the program.
 func (p Process) Command() string {
 	for i, a := range p.Args {
-		if i > 0 && !strings.HasPrefix(a, "-") {
+		if i > 0 && !strings.HasPrefix(a, "-") && p.Args[i-1] != "--shallow-file" {
 			return a
 		}
 	}

@@ -24,7 +24,11 @@ type Spy struct {
 // subcommand is held gets a name for the pipe before it is noted, so that a call once noted is held whatever happens to
 // the pipe's first name, and reads from it.
 const spyScript = `#!/bin/sh
-for sub; do case $sub in -*) ;; *) break ;; esac; done
+skip= sub=
+for a; do
+	if [ "$skip" ]; then skip=; continue; fi
+	case $a in --shallow-file) skip=1 ;; -*) ;; *) sub=$a; break ;; esac
+done
 export -p >%[1]s/env/$$
 [ -p %[1]s/hold/"$sub" ] && ln %[1]s/hold/"$sub" %[1]s/hold/"$sub".$$
 printf '%%s\t%%s\t%%s\t%%s\n' "$$" "$sub" "$PWD" "$*" >>%[1]s/calls
