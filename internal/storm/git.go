@@ -15,16 +15,15 @@ import (
 
 // gitScenario is one kind of client of a Git cache.
 type gitScenario struct {
-	name   string
-	part   bool // runs only by name
-	alone  bool // nothing runs beside it
-	run    func(ctx context.Context, r *gitRun) ([]*tally, error)
-	repeat int // requests that are byte for byte the same may make so many packs for each target at most; 0 does not judge
+	name  string
+	alone bool // nothing runs beside it
+	equal bool // all requests for a target are the same to the byte, so that one generation does for them
+	run   func(ctx context.Context, r *gitRun) ([]*tally, error)
 }
 
 var gitScenarios = []gitScenario{
 	{name: "clones", run: clones},
-	{name: "coalesce", run: coalesce, repeat: 1, alone: true}, // probes make packs, too
+	{name: "coalesce", run: coalesce, equal: true, alone: true}, // probes make packs, too
 	{name: "distinct", run: distinct},
 	{name: "slow", run: slowReaders},
 	{name: "leave", run: leave},
@@ -33,7 +32,7 @@ var gitScenarios = []gitScenario{
 
 func chosenGitScenarios(name string) (chosen []gitScenario) {
 	for _, s := range gitScenarios {
-		if s.name == name || name == "all" && !s.part {
+		if s.name == name || name == "all" {
 			chosen = append(chosen, s)
 		}
 	}
@@ -193,10 +192,10 @@ func (r *gitRun) one(ctx context.Context, s gitScenario) error {
 }
 
 func (s *gitScenario) judge(c Cost, repos int, tallies []*tally) {
-	if s.repeat == 0 || c.Packs == nil || len(tallies) == 0 {
+	if !s.equal || c.Packs == nil || len(tallies) == 0 {
 		return
 	}
-	if most := uint64(s.repeat * repos); c.Packs.Generations > most {
+	if c.Packs.Generations > uint64(repos) {
 		tallies[0].breaks(fmt.Sprintf("equal requests for %d repositories took %d generations", repos, c.Packs.Generations))
 	}
 }

@@ -115,6 +115,9 @@ func cloneOne(ctx context.Context, t *tally, url, to string) bool {
 	c.Stderr = &said
 	err := c.Run()
 	t.told(said.told())
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		t.cloneFailed(err, said.text())
 		return false
@@ -182,7 +185,11 @@ func fsckOne(ctx context.Context, t *tally, dir, how string) {
 	if how == "connectivity" {
 		args = append(args, "--connectivity-only")
 	}
-	if _, err := gitOutput(ctx, args...); err != nil {
+	_, err := gitOutput(ctx, args...)
+	if ctx.Err() != nil {
+		return // killed: it says nothing of the clone
+	}
+	if err != nil {
 		t.wrong.Add(1)
 		t.breaks("a clone is not whole: " + err.Error())
 		return
