@@ -271,6 +271,42 @@ func TestATransferWhoseCredentialsAreRevokedIsLedAnewByAFollower(t *testing.T) {
 	}
 }
 
+func TestWhoWaitsForRefsDoesNotWaitForThoseThatCameAfter(t *testing.T) {
+	w := newOrigin(t)
+	w.commit("main")
+	h := hostOf(w)
+	s := openStore(t, options(t), h)
+	lease(t, s, repoA)
+	gates := make(chan chan struct{})
+	h.set(func(_ context.Context, what string, _ upstream.Credentials) error {
+		if what == "fetch" {
+			open := make(chan struct{})
+			gates <- open
+			<-open
+		}
+		return nil
+	})
+	w.commit("main")
+	v, err := s.Refs(t.Context(), repoA, nobody)
+	must(t, err)
+	got := make(chan error)
+	go func() {
+		l, err := s.Lease(t.Context(), repoA, nobody, v, nil)
+		if err == nil {
+			l.Release()
+		}
+		got <- err
+	}()
+	first := <-gates
+	w.commit("main")
+	_, err = s.Refs(t.Context(), repoA, nobody)
+	must(t, err)
+	close(first)
+	second := <-gates // of what came after, and it stands still
+	must(t, <-got)
+	close(second)
+}
+
 func TestAShedCallersMirrorIsClonedAllTheSame(t *testing.T) {
 	w := newOrigin(t)
 	w.commit("main")

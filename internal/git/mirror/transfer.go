@@ -35,32 +35,42 @@ func (m *mirror) syncLocked(cred upstream.Credentials) (*transfer, error) {
 	if m.mu.err != nil && time.Now().Before(m.mu.pause) {
 		return nil, m.mu.err
 	}
-	t := &transfer{cred: cred, done: make(chan struct{})}
-	t.mu.listeners = map[chan string]struct{}{}
+	t := newTransfer(cred)
 	if err := m.s.spawn(func(ctx context.Context) { m.sync(ctx, t) }); err != nil {
 		return nil, err
 	}
 	m.mu.users++
-	m.mu.syncing = t
-	m.mu.cloning = m.mu.bare == nil
+	m.beginLocked(t)
 	return t, nil
+}
+
+func newTransfer(cred upstream.Credentials) *transfer {
+	t := &transfer{cred: cred, done: make(chan struct{})}
+	t.mu.listeners = map[chan string]struct{}{}
+	return t
+}
+
+func (m *mirror) beginLocked(t *transfer) {
+	m.mu.syncing, m.mu.cloning = t, m.mu.bare == nil
 }
 
 // mostMoves is how often upstream's refs may move between question and fetch before that is an error.
 const mostMoves = 3
 
+// sync is t, and those that follow it because more became known meanwhile: who waits for t is not to wait for them.
 func (m *mirror) sync(ctx context.Context, t *transfer) {
 	defer m.s.leave(m)
-	var err error
-	for moves := 0; !m.settled(t, err); {
-		err = m.bring(ctx, t)
+	for t != nil {
+		err := m.bring(ctx, t)
+		for moves := 0; kindOf(err) == upstream.NotOurRef && moves < mostMoves; moves++ {
+			if err = m.askAgain(ctx, t); err == nil {
+				err = m.bring(ctx, t)
+			}
+		}
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		if kindOf(err) == upstream.NotOurRef && moves < mostMoves {
-			moves++
-			err = m.askAgain(ctx, t)
-		}
+		t = m.settle(t, err)
 	}
 	m.s.poke()
 }
@@ -79,19 +89,20 @@ func (m *mirror) askAgain(ctx context.Context, t *transfer) error {
 	}
 }
 
-// settled ends t if there is nothing left to do for it, in one step with looking.
-func (m *mirror) settled(t *transfer, err error) bool {
+// settle ends t, and returns the one that follows it, if there is something to bring still.
+func (m *mirror) settle(t *transfer, err error) *transfer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err == nil && m.behindLocked() {
-		m.mu.cloning = m.mu.bare == nil
-		return false
-	}
 	t.err, m.mu.err = err, err
 	m.mu.syncing, m.mu.cloning = nil, false
 	m.pauseLocked(err)
 	close(t.done)
-	return true
+	if err != nil || !m.behindLocked() {
+		return nil
+	}
+	next := newTransfer(t.cred)
+	m.beginLocked(next)
+	return next
 }
 
 // What fails here (a full disk, too little memory) fails again, and has cost upstream a transfer.
