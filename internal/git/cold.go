@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leveehq/levee/internal/git/mirror"
+	"github.com/leveehq/levee/internal/git/packs"
 	"github.com/leveehq/levee/internal/git/pkt"
 )
 
@@ -99,7 +100,7 @@ func (c *call) failInBand(q *pkt.Request, err error) error {
 	text := ""
 	switch {
 	case isShed(err):
-		c.outcome = "shed"
+		c.outcome = packs.Shed
 		text = shedCodes.Text(err)
 	default:
 		_, text = c.answer(err)

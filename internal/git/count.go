@@ -49,6 +49,7 @@ const (
 	admitted  = "admitted"
 	shed      = "shed"
 	cancelled = "cancelled"
+	tooLarge  = "too_large"
 	failed    = "failed"
 )
 
@@ -57,6 +58,8 @@ func (c *counters) result(err error, waited time.Duration) {
 	result := admitted
 	switch {
 	case err == nil:
+	case isTooLarge(err):
+		result = tooLarge
 	case isShed(err):
 		result = shed
 	case isCancelled(err):

@@ -15,6 +15,8 @@ import (
 
 	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/git/child"
+	"github.com/leveehq/levee/internal/git/mirror"
+	"github.com/leveehq/levee/internal/git/packs"
 	"github.com/leveehq/levee/internal/git/pkt"
 	"github.com/leveehq/levee/internal/git/upstream"
 	"github.com/leveehq/levee/internal/shedcode"
@@ -45,26 +47,45 @@ func (e *notReady) ShedReason() string { return "cold" }
 func (c *call) fail(err error) error {
 	if c.begun { // whoever began has told it in the answer, or the connection is cut
 		if c.r.Context().Err() != nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
-			c.code, c.outcome = statusClientGone, "cancelled"
+			c.code, c.outcome = statusClientGone, packs.Canceled
 		}
 		return err
 	}
 	if c.r.Context().Err() != nil {
-		c.outcome = "cancelled"
+		c.outcome = packs.Canceled
 	}
 	c.settleBody()
 	switch {
 	case isShed(err):
-		c.outcome = "shed"
+		c.outcome = packs.Shed
 		c.answerShed(err)
+	case isTooLarge(err):
+		c.outcome = packs.Refused
+		c.answerTooLarge(err)
 	default:
 		c.answerError(err)
 	}
 	return err
 }
 
+// isShed tells what will go through another time. What is too large never will.
 func isShed(err error) bool {
-	return errors.Is(err, gate.ErrShed) || errors.As(err, new(*notReady))
+	return !isTooLarge(err) && (errors.Is(err, gate.ErrShed) || errors.As(err, new(*notReady)))
+}
+
+// isTooLarge tells what this server has no room for, however long anybody waits: the pack, or the mirror's making.
+func isTooLarge(err error) bool {
+	var shed *gate.Shed
+	var exit *child.ExitError
+	switch {
+	case errors.Is(err, mirror.ErrNoRoom):
+		return true
+	case errors.As(err, &shed):
+		return shed.Reason == gate.TooLarge
+	case errors.As(err, &exit):
+		return exit.OutOfMemory
+	}
+	return false
 }
 
 // shedSettings says, for the text of a shed, which setting has which gate admit more.
@@ -80,13 +101,27 @@ var shedSettings = map[string]shedcode.Setting{
 var shedCodes = shedcode.Codes{Settings: shedSettings}
 
 func (c *call) answerShed(err error) {
-	if c.opt.ShedAs == ShedErr && c.version == 2 && c.service == upstream.UploadPack {
+	if c.tellsAsLine() {
 		c.told(shedCodes.Text(err))
 		return
 	}
 	c.begun = true
 	c.progress()
 	c.code = shedCodes.HTTP(c.w, shedcode.Git, err)
+}
+
+func (c *call) answerTooLarge(err error) {
+	if c.tellsAsLine() {
+		_, text := c.answer(err)
+		c.told(text)
+		return
+	}
+	c.answerError(err)
+}
+
+// tellsAsLine tells whether the client is turned away by a line of the protocol in place of a status.
+func (c *call) tellsAsLine() bool {
+	return c.opt.ShedAs == ShedErr && c.version == 2 && c.service == upstream.UploadPack
 }
 
 // told answers with a line that git shows to people as "remote error".
@@ -119,6 +154,7 @@ func (c *call) answer(err error) (int, string) {
 	var path *upstream.PathError
 	var f *upstream.Failure
 	var exit *child.ExitError
+	var large *packs.TooLarge
 	switch {
 	case errors.As(err, &own):
 		return own.status, own.text
@@ -128,9 +164,18 @@ func (c *call) answer(err error) (int, string) {
 		return c.answerFailure(f)
 	case c.r.Context().Err() != nil, errors.Is(err, context.Canceled):
 		return statusClientGone, "the client closed the connection before the answer"
+	case errors.As(err, &large):
+		return http.StatusRequestEntityTooLarge, large.Error()
+	case errors.Is(err, gate.ErrShed):
+		return http.StatusRequestEntityTooLarge, shedCodes.Text(err)
+	case errors.Is(err, mirror.ErrNoRoom):
+		return http.StatusRequestEntityTooLarge, "the repository is larger than all mirrors may be: raise git.max_size, or set git.too_large to forward"
+	case errors.Is(err, mirror.ErrClosed), errors.Is(err, packs.ErrClosed):
+		c.retryAfter(time.Second)
+		return http.StatusServiceUnavailable, "the server is stopping"
 	case errors.As(err, &exit) && exit.OutOfMemory:
 		c.retryAfter(5 * time.Second)
-		return http.StatusServiceUnavailable, fmt.Sprintf("git %s ran out of the memory that it is given here (git.memory): try again, or raise it", exit.Args)
+		return http.StatusServiceUnavailable, fmt.Sprintf("git %s ran out of the memory that it is given here: try again, raise git.memory, or set git.too_large to forward", exit.Args)
 	case errors.As(err, &exit) && exit.Signal != "":
 		c.retryAfter(5 * time.Second)
 		return http.StatusServiceUnavailable, fmt.Sprintf("git %s was ended by a signal: try again", exit.Args)

@@ -3,14 +3,20 @@ package git
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/git/child"
 	"github.com/leveehq/levee/internal/git/mirror"
+	"github.com/leveehq/levee/internal/git/packs"
 	"github.com/leveehq/levee/internal/git/upstream"
 )
 
@@ -35,9 +41,13 @@ func TestUpstreamsFailuresAreToldAsWhatTheyAre(t *testing.T) {
 		{fail(upstream.Unauthorized, 403, 0), 403, 0, "unauthorized"},
 		{&child.ExitError{Args: "index-pack", OutOfMemory: true}, 503, 5, "git.memory"},
 		{&child.ExitError{Args: "index-pack", Status: 128, Stderr: "a secret path"}, 500, 0, "git index-pack failed"},
+		{fmt.Errorf("a secret path: %w", mirror.ErrNoRoom), 413, 0, "git.max_size"},
+		{&packs.TooLarge{Repo: "r", Bytes: 1 << 30, Shed: &gate.Shed{Reason: gate.TooLarge, Limit: 1 << 20}}, 413, 0, "git.memory"},
+		{&os.PathError{Op: "write", Path: "a secret path", Err: syscall.ENOSPC}, 503, 30, "disk is full"},
+		{mirror.ErrClosed, 503, 1, "stopping"},
 		{errors.New("a secret path"), 500, 0, "internal error"},
 	} {
-		r := newStage(t, nil)
+		r := newStage(t, func(o *Options) { o.TooLarge = RefuseTooLarge })
 		r.view = func() (*mirror.View, error) { return nil, test.err }
 		resp := r.fetch(oidA)
 		got := text(t, resp)
@@ -100,5 +110,20 @@ func TestAnOutageIsBridgedOnlyForThoseWhomUpstreamKnew(t *testing.T) {
 	}
 	if resp := as("Basic alice"); strings.Contains(r.log.String(), "alice") {
 		t.Errorf("a credential is in the log: %s %s", resp.Status, &r.log)
+	}
+}
+
+func TestWhatThereIsNoRoomForGoesUpstream(t *testing.T) {
+	for _, err := range []error{fmt.Errorf("500 GiB: %w", mirror.ErrNoRoom), &child.ExitError{Args: "index-pack", OutOfMemory: true}} {
+		r := newStage(t, nil)
+		r.leased = func(context.Context) error { return err }
+		r.forwards = func(w http.ResponseWriter, req *http.Request, _ upstream.Repo, _ string) error {
+			_, err := io.Copy(w, req.Body)
+			return err
+		}
+		resp := r.fetch(oidA)
+		if got := text(t, resp); resp.StatusCode != http.StatusOK || got != fetchBody(oidA) {
+			t.Errorf("%v: %s %q", err, resp.Status, got)
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/git/mirror"
 	"github.com/leveehq/levee/internal/git/packs"
 	"github.com/leveehq/levee/internal/git/pkt"
@@ -129,7 +128,7 @@ func (c *call) makePack(q *pkt.Request, le lease, clone bool) error {
 		c.prologue = false                          // what went wrong has been told
 		c.cut = err != nil && q.SidebandSize() == 0 // or could not be
 	} else if err != nil {
-		return c.tooLargeOr(q, err)
+		return c.orForwardBody(q, err)
 	}
 	if err == nil {
 		c.count.served(c.repo)
@@ -137,19 +136,6 @@ func (c *call) makePack(q *pkt.Request, le lease, clone bool) error {
 			c.count.clonesServed.Add(1)
 		}
 	}
-	return err
-}
-
-// tooLargeOr handles a pack that this server will never have the memory for.
-func (c *call) tooLargeOr(q *pkt.Request, err error) error {
-	var shed *gate.Shed
-	if !errors.As(err, &shed) || shed.Reason != gate.TooLarge {
-		return err
-	}
-	if c.opt.TooLarge == ForwardTooLarge {
-		return c.forwardBody(q)
-	}
-	c.outcome = "refused"
 	return err
 }
 

@@ -11,6 +11,9 @@ import (
 	"github.com/leveehq/levee/internal/git/upstream"
 )
 
+// forwardedAs is the outcome of a request that went upstream.
+const forwardedAs = "forwarded"
+
 // orForward forwards a request to an upstream of which no mirror can be made; any other error stays one.
 func (c *call) orForward(err error) error {
 	if isUnsupported(err) {
@@ -19,9 +22,10 @@ func (c *call) orForward(err error) error {
 	return err
 }
 
-// orForwardBody is orForward for a request whose body was read.
+// orForwardBody forwards a fetch, whose body was read, to an upstream of which no mirror can be made, or for whose pack or
+// mirror there is no room here, if that is wanted.
 func (c *call) orForwardBody(q *pkt.Request, err error) error {
-	if isUnsupported(err) {
+	if isUnsupported(err) || isTooLarge(err) && c.opt.TooLarge == ForwardTooLarge {
 		return c.forwardBody(q)
 	}
 	return err
@@ -54,7 +58,7 @@ func (c *call) forwardBody(q *pkt.Request) error {
 
 // forwardRest forwards a request whose answer has begun: of upstream's, what is behind the same beginning follows.
 func (c *call) forwardRest(r *http.Request) error {
-	c.outcome = "forwarded"
+	c.outcome = forwardedAs
 	r.Header.Del("Accept-Encoding") // what is compressed has another beginning
 	w := &rest{out: out{call: c, skip: packfileHeader}, header: http.Header{}}
 	if err := c.upstream.Forward(w, r, c.repo, c.rest); err != nil {
@@ -94,7 +98,7 @@ func (w *rest) Write(p []byte) (int, error) {
 func (w *rest) Unwrap() http.ResponseWriter { return w.w }
 
 func (c *call) forwardRequest(r *http.Request) error {
-	c.outcome = "forwarded"
+	c.outcome = forwardedAs
 	w := &forwarded{call: c}
 	err := c.upstream.Forward(w, r, c.repo, c.rest)
 	if w.wrote {

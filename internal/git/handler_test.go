@@ -192,7 +192,7 @@ func TestGzippedBodiesAreUndoneBoundedAndCheckedForBeingWhole(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, "all permits are given back", func() bool { return r.inUse(t) == 0 })
+	eventually(t, "all permits are given back", func() bool { return r.inUse() == 0 })
 }
 
 func TestTheProbeAndWhatIsNotSupportedHaveTheirAnswers(t *testing.T) {
@@ -359,7 +359,7 @@ func TestAClientThatLeavesGivesEverythingBack(t *testing.T) {
 	if _, err := http.DefaultClient.Do(req); err == nil {
 		t.Error("there was an answer")
 	}
-	eventually(t, "the request ends", func() bool { return r.s.Status().Results[cancelled] == 1 && r.inUse(t) == 0 })
+	eventually(t, "the request ends", func() bool { return r.s.Status().Results[cancelled] == 1 && r.inUse() == 0 })
 	eventually(t, "its lease is released", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.mu.released == 1 })
 	if a := r.s.Status().Answers; len(a) != 1 || a[0].Code != statusClientGone {
 		t.Errorf("answers %+v", a)

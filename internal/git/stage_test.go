@@ -32,7 +32,7 @@ const (
 
 // stage is a service whose parts below are played by functions.
 type stage struct {
-	t   *testing.T
+	t   testing.TB
 	s   *Service
 	url string
 	log syncBuffer
@@ -53,7 +53,7 @@ type stage struct {
 	}
 }
 
-func newStage(t *testing.T, change func(*Options)) *stage {
+func newStage(t testing.TB, change func(*Options)) *stage {
 	t.Helper()
 	r := &stage{t: t, told: make(chan struct{})}
 	k, err := levee.New(levee.Options{MemoryLimit: 1 << 30, Logger: slog.New(slog.DiscardHandler)})
@@ -203,8 +203,7 @@ func (r *stage) fetch(wants ...pkt.OID) *http.Response {
 	return r.do(http.MethodPost, repoPath+"/git-upload-pack", strings.NewReader(fetchBody(wants...)))
 }
 
-func (r *stage) inUse(t *testing.T) (n int64) {
-	t.Helper()
+func (r *stage) inUse() (n int64) {
 	for _, g := range r.s.kernel.Status().Gates {
 		n += g.InUse
 	}

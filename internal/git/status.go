@@ -9,7 +9,7 @@ import (
 // Status is a snapshot, for the admin listener and for metrics.
 type Status struct {
 	Answers []Answer          `json:"answers"`
-	Results map[string]uint64 `json:"results"` // of requests for a pack: admitted, shed, cancelled, failed
+	Results map[string]uint64 `json:"results"` // of requests for a pack: admitted, shed, too_large, cancelled, failed
 	Waits   Waits             `json:"waits"`   // of the admitted ones
 	Packs   packs.Stats       `json:"packs"`
 
@@ -54,7 +54,7 @@ type RepositoryCount struct {
 // Status may be called at any time, from any goroutine.
 func (s *Service) Status() Status {
 	st := Status{
-		Results: map[string]uint64{admitted: 0, shed: 0, cancelled: 0, failed: 0}, MirrorStates: map[mirror.State]int{},
+		Results: map[string]uint64{admitted: 0, shed: 0, tooLarge: 0, cancelled: 0, failed: 0}, MirrorStates: map[mirror.State]int{},
 		Stale: s.count.stale.Load(), ClonesServed: s.count.clonesServed.Load(), ClonesAttempted: s.count.clonesAttempted.Load(),
 		MirrorMax: s.opt.MaxSize,
 	}

@@ -11,7 +11,7 @@ import (
 // Git counts what the Git cache has done. Names of repositories come for the busiest ones alone: the service bounds them.
 type Git struct {
 	Answers     []GitAnswer
-	Results     map[string]uint64 // of requests for a pack: admitted, shed, cancelled, failed
+	Results     map[string]uint64 // of requests for a pack: admitted, shed, too_large, cancelled, failed
 	Waits       GitWaits
 	Generations uint64
 	Hits        uint64
