@@ -62,9 +62,12 @@ func (c *Cmd) environment(git string) ([]string, error) {
 	return append(env, c.Env...), nil
 }
 
+// subcommand is the first argument that is no option of git's own.
 func (c *Cmd) subcommand() string {
-	if len(c.Args) == 0 {
-		return ""
+	for _, a := range c.Args {
+		if a != "" && a[0] != '-' {
+			return a
+		}
 	}
-	return c.Args[0]
+	return ""
 }

@@ -39,7 +39,9 @@ func TestTheLaneFollowsFromTypesAndReachableSize(t *testing.T) {
 		{"many blobs and a have", r.fetch(many...), true},
 		{"a tree", r.fetch("want "+rev("main:d3"), "done"), true},
 		{"one commit of depth 1", r.clone("deepen 1"), true},
-		{"deeper", r.clone("deepen 50"), false},
+		{"deeper", r.clone("deepen 5"), true},
+		{"very deep", r.clone("deepen 90"), false},
+		{"since a day", r.clone("deepen-since 1000000050"), false},
 		{"what is not there", r.fetch("want "+none, "done"), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -113,6 +113,12 @@ func (r *rig) nothingHeld() {
 	if charged != c.mu.used {
 		r.Errorf("%d bytes are charged and spools have %d", c.mu.used, charged)
 	}
+	open, _ := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range open {
+		if name, _ := os.Readlink(fd); strings.HasPrefix(name, r.dir) {
+			r.Errorf("%s is still open", name)
+		}
+	}
 	files, _ := os.ReadDir(r.o.Dir)
 	if len(files) != c.mu.spools.len() {
 		r.Errorf("%d files for %d spools", len(files), c.mu.spools.len())
@@ -200,6 +206,14 @@ func (r *rig) makeRepository(commits, size int) {
 // sh runs a shell script with git in an environment that is nobody's.
 func (r *rig) sh(in io.Reader, text string, args ...string) string {
 	r.Helper()
+	out, err := r.try(in, text, args...)
+	if err != nil {
+		r.Fatalf("%s: %v\n%s", text, err, out)
+	}
+	return out
+}
+
+func (r *rig) try(in io.Reader, text string, args ...string) (string, error) {
 	cmd := exec.Command("sh", append([]string{"-ec", text, "sh"}, args...)...)
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C",
@@ -208,10 +222,7 @@ func (r *rig) sh(in io.Reader, text string, args ...string) string {
 	}
 	cmd.Stdin = in
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		r.Fatalf("%s: %v\n%s", text, err, out)
-	}
-	return string(out)
+	return string(out), err
 }
 
 // fetch makes a v2 request of lines.
