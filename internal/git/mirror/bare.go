@@ -22,7 +22,7 @@ type bare struct {
 	mu struct { // taken after a mirror's; no I/O under it
 		sync.Mutex
 		meta       meta
-		applied    *snapshot // what its refs are; nil until they were read, after a restart
+		applied    *snapshot // what its refs are; nil while they are not in memory
 		gen        uint64
 		packs      []*pack // the largest first; the superfluous are not among them
 		wants      []*pack // of what no ref reaches
@@ -38,6 +38,7 @@ type bare struct {
 		gone    bool
 
 		doubts   error     // why its files should be verified
+		verified time.Time // last
 		unfolded bool      // packs came that upkeep has not seen
 		rest     time.Time // no upkeep before
 		yielded  int       // times that upkeep gave way, in a row
@@ -75,7 +76,6 @@ func (b *bare) hold() (release func()) {
 	defer b.mu.Unlock()
 	epoch := b.mu.epoch
 	b.mu.held[epoch]++
-	b.mu.used = time.Now()
 	return func() { b.letGo(epoch) }
 }
 
@@ -84,9 +84,24 @@ func (b *bare) letGo(epoch uint64) {
 	if b.mu.held[epoch]--; b.mu.held[epoch] == 0 {
 		delete(b.mu.held, epoch)
 	}
-	b.mu.used = time.Now()
 	b.mu.Unlock()
 	b.reap()
+}
+
+// lease is hold for a caller, whose use counts for the order of eviction.
+func (b *bare) lease() (release func()) {
+	b.use()
+	letGo := b.hold()
+	return sync.OnceFunc(func() {
+		b.use()
+		letGo()
+	})
+}
+
+func (b *bare) use() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.used = time.Now()
 }
 
 // doom gives packs up that nothing needs any more, but for who has b now. Their names are written down first, so that a

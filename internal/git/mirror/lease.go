@@ -2,7 +2,7 @@ package mirror
 
 import (
 	"context"
-	"sync"
+	"errors"
 	"time"
 
 	"github.com/leveehq/levee/internal/git/upstream"
@@ -67,11 +67,10 @@ func (m *mirror) leaseOrWait(cred upstream.Credentials, v *View) (*Lease, *trans
 }
 
 func (m *mirror) leaseLocked() *Lease {
-	return newLease(&handle{m: m, b: m.mu.bare, done: m.mu.bare.hold()})
+	return newLease(&handle{m: m, b: m.mu.bare, done: m.mu.bare.lease()})
 }
 
 func newLease(h *handle) *Lease {
-	h.done = sync.OnceFunc(h.done)
 	l := &Lease{Repo: h.m.id, Dir: h.b.dir, h: h}
 	l.refresh()
 	return l
@@ -113,7 +112,7 @@ func (t *transfer) wait(ctx context.Context, progress func(string)) error {
 func (l *Lease) Hold() *Lease {
 	again := *l
 	if l.h != nil {
-		again.h = &handle{m: l.h.m, b: l.h.b, done: sync.OnceFunc(l.h.b.hold())}
+		again.h = &handle{m: l.h.m, b: l.h.b, done: l.h.b.lease()}
 	}
 	return &again
 }
@@ -133,7 +132,7 @@ func (l *Lease) Suspect(why error) {
 	}
 	b := l.h.b
 	for _, dir := range []string{b.packDir(), b.wantsDir()} {
-		if _, err := openPacks(dir, b.hash); err != nil {
+		if _, err := openPacks(dir, b.hash); errors.Is(err, errBadPack) {
 			l.h.m.dropThis(b, err)
 			return
 		}
@@ -141,12 +140,17 @@ func (l *Lease) Suspect(why error) {
 	b.doubt(why)
 }
 
+// verifyEvery bounds how often doubts lead to a look at everything.
+const verifyEvery = 10 * time.Minute
+
 // doubt has b verified by upkeep.
 func (b *bare) doubt(why error) {
 	b.mu.Lock()
-	b.mu.doubts = why
-	b.mu.Unlock()
-	b.s.poke()
+	defer b.mu.Unlock()
+	if time.Since(b.mu.verified) > verifyEvery {
+		b.mu.doubts = why
+		b.s.poke()
+	}
 }
 
 // dropThis is drop, if the mirror has b still.

@@ -1,8 +1,10 @@
 package mirror
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -231,9 +233,14 @@ func (m *mirror) recall() {
 	if b == nil {
 		return
 	}
-	if _, err := b.refs(); err != nil {
+	if _, err := b.refs(); isDamage(err) {
 		m.drop(err)
 	}
+}
+
+// isDamage tells of errors that say that a mirror's files are not what they were, rather than that they cannot be read now.
+func isDamage(err error) bool {
+	return errors.Is(err, errBadPack) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, bufio.ErrTooLong) || kindOf(err) == upstream.Malformed
 }
 
 // dropIfBad gives b up if err says that it is damaged.

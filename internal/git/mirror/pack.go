@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/leveehq/levee/internal/git/child"
 )
@@ -151,6 +152,14 @@ func (b *bare) repack(ctx context.Context, m *mirror) error {
 	if !done || err != nil {
 		return err
 	}
+	err = b.deriveAnew(ctx)
+	if err != nil {
+		b.dropDerived() // it names objects that go when the caller lets go of b
+	}
+	return err
+}
+
+func (b *bare) deriveAnew(ctx context.Context) error {
 	p, err := b.s.quietPermit(ctx, b.id)
 	if err != nil {
 		return err
@@ -189,7 +198,6 @@ func (b *bare) exchange(before *snapshot, made *incoming) (done bool, err error)
 	if err := b.doom(append(slices.Clone(packs), wants...)); err != nil {
 		return false, err
 	}
-	b.dropDerived() // it names objects that are about to go
 	err = b.note(func(m *meta) { m.Packed, m.Repacked, m.Settled = nowUTC(), true, true })
 	if err != nil {
 		return true, err
@@ -234,6 +242,9 @@ func (p *permit) derive(ctx context.Context, b *bare, whole bool) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
+		if whole {
+			b.dropDerived()
+		}
 		b.s.log.Warn("a mirror has no bitmap or no commit-graph; clones of it cost more", "repo", b.id.String(), "error", err)
 	}
 	return nil
@@ -269,9 +280,9 @@ func (b *bare) verify(ctx context.Context, m *mirror) error {
 		m.dropThis(b, fmt.Errorf("%w (looked at because: %w)", err, why))
 		return nil
 	}
-	if err == nil {
+	if err == nil || exit != nil { // more memory than there is would be needed to know
 		b.mu.Lock()
-		b.mu.doubts = nil
+		b.mu.doubts, b.mu.verified = nil, time.Now()
 		b.mu.Unlock()
 	}
 	return err

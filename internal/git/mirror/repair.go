@@ -81,6 +81,9 @@ func (s *Store) loadOne(name string) error {
 		m.take(b)
 		return nil
 	}
+	if !isDamage(err) {
+		return err
+	}
 	s.log.Warn("a mirror is broken; it will be cloned anew", "repo", id.String(), "error", err)
 	s.discard(dir)
 	if m.mu.bare == nil {

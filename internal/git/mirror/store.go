@@ -161,6 +161,9 @@ func (s *Store) leave(m *mirror) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.users--
+	if m.mu.users == 0 && m.mu.bare == nil {
+		m.mu.known = nil
+	}
 	if m.mu.users == 0 && m.mu.bare == nil && m.mu.broken == nil && !time.Now().Before(m.mu.pause) {
 		delete(s.mu.mirrors, m.id)
 	}
