@@ -181,7 +181,7 @@ func TestMemoryAndProcessorTimeOfTheTreeAreMeasured(t *testing.T) {
 	if u.PeakAnon < 90*mib || u.PeakAnon > 400*mib || u.CPU <= 0 || u.Took <= 0 {
 		t.Errorf("got %+v", u)
 	}
-	u, err = newRunner(t, Options{Git: shell(t)}).Run(t.Context(), script("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"))
+	u, err = newRunner(t, Options{Git: shell(t)}).Run(t.Context(), script("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"))
 	if err != nil || u.PeakAnon <= 0 || u.PeakAnon > 4*mib { // not what this process holds
 		t.Errorf("of a small child: %+v, %v", u, err)
 	}

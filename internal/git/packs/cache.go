@@ -65,7 +65,7 @@ func Open(o Options) (*Cache, error) {
 	if err := o.fill(); err != nil {
 		return nil, err
 	}
-	c := &Cache{o: o, patient: 5 * time.Second, peaks: newHistory(), stop: make(chan struct{}), mkfile: createFile}
+	c := &Cache{o: o, patient: 5 * time.Second, peaks: newHistory(), mkfile: createFile}
 	windows := o.generations()
 	c.grain = min(o.MaxBytes/(4*windows), grainMost) &^ (blockSize - 1)
 	if c.grain < grainLeast {

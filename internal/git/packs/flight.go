@@ -118,7 +118,7 @@ func (f *flight) work() error {
 	}
 	p := f.plan
 	if p == nil {
-		if p, _, err = f.c.plan(f.ctx, &f.job, f.budget(price)); err != nil {
+		if p, err = f.c.plan(f.ctx, &f.job, f.budget(price)); err != nil {
 			return err
 		}
 	}
@@ -133,7 +133,7 @@ func (f *flight) round(held *held) error {
 		return err
 	}
 	held.permit = permit
-	p, _, err := f.c.plan(f.ctx, &f.job, child.Budget{Bytes: f.c.o.RoundSlot})
+	p, err := f.c.plan(f.ctx, &f.job, child.Budget{Bytes: f.c.o.RoundSlot})
 	held.release()
 	if err != nil {
 		return err

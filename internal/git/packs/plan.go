@@ -45,62 +45,83 @@ const planMost = 2 * time.Minute
 
 var errPlanned = errors.New("upload-pack has planned")
 
+// ear is our side of the hook's descriptors.
+type ear struct {
+	said, toUs *os.File // what it hands over
+	held, hold *os.File // what it waits for
+	heard      chan told
+}
+
+type told struct {
+	args  []string
+	input []byte
+	err   error // io.EOF: no hook was started
+}
+
+func newEar() (e *ear, err error) {
+	e = &ear{heard: make(chan told, 1)}
+	if e.said, e.toUs, err = os.Pipe(); err != nil {
+		return nil, err
+	}
+	if e.held, e.hold, err = os.Pipe(); err != nil {
+		e.said.Close()
+		e.toUs.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// listen calls done when the hook has said everything, or what cannot be believed.
+func (e *ear) listen(most int64, done func(error)) {
+	args, input, err := hear(e.said, most)
+	switch {
+	case err == nil:
+		done(errPlanned)
+	case !errors.Is(err, io.EOF):
+		done(err)
+	}
+	e.heard <- told{args, input, err}
+}
+
+// hangUp comes when the child is gone. Ours are then the last copies of its descriptors, so that listen ends even if no hook was
+// ever started.
+func (e *ear) hangUp() told {
+	e.toUs.Close()
+	e.held.Close()
+	t := <-e.heard
+	e.said.Close()
+	e.hold.Close()
+	return t
+}
+
 // plan asks upload-pack, within a budget that the caller has a permit for.
-func (c *Cache) plan(ctx context.Context, j *Job, b child.Budget) (*plan, child.Usage, error) {
+func (c *Cache) plan(ctx context.Context, j *Job, b child.Budget) (*plan, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, planMost, errors.New("git upload-pack did not plan in time"))
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-
-	said, toUs, err := os.Pipe()
+	e, err := newEar()
 	if err != nil {
-		return nil, child.Usage{}, err
+		return nil, err
 	}
-	defer said.Close()
-	held, hold, err := os.Pipe()
-	if err != nil {
-		toUs.Close()
-		return nil, child.Usage{}, err
-	}
-	defer hold.Close()
-
-	type told struct {
-		args  []string
-		input []byte
-		err   error
-	}
-	heard := make(chan told, 1)
-	go func() {
-		args, input, err := hear(said, maxInput(j.Request))
-		if err == nil {
-			stop(errPlanned)
-		} else if !errors.Is(err, io.EOF) {
-			stop(err)
-		}
-		heard <- told{args, input, err}
-	}()
-
+	go e.listen(maxInput(j.Request), stop)
 	var out bytes.Buffer
-	use, err := c.o.Runner.Run(ctx, child.Cmd{
+	_, err = c.o.Runner.Run(ctx, child.Cmd{
 		Dir: j.Lease.Dir, Args: []string{"upload-pack", "--stateless-rpc", "--strict", "."},
 		Config: c.planSettings(), Env: protocol(j.Request.Version), Budget: b,
-		Stdin: bytes.NewReader(j.Request.Body), Stdout: &atMost{w: &out, left: maxPrefix}, Extra: []*os.File{toUs, held},
+		Stdin: bytes.NewReader(j.Request.Body), Stdout: &atMost{w: &out, left: maxPrefix}, Extra: []*os.File{e.toUs, e.held},
 	})
-	// Those are the last copies: hear comes to its end even if no hook was ever started.
-	toUs.Close()
-	held.Close()
-	t := <-heard
-	if t.err == nil {
-		return newPlan(j, out.Bytes(), t.args, t.input), use, nil
-	}
+	t := e.hangUp()
 	var exit *child.ExitError
 	switch {
+	case t.err == nil:
+		return newPlan(j, out.Bytes(), t.args, t.input), nil
 	case err == nil:
-		return &plan{prefix: out.Bytes()}, use, nil
+		return &plan{prefix: out.Bytes()}, nil
 	case errors.As(err, &exit) && !exit.OutOfMemory && refusal(out.Bytes()) != "":
-		return &plan{prefix: out.Bytes(), ended: err}, use, nil
+		return &plan{prefix: out.Bytes(), ended: err}, nil
 	}
-	return nil, use, err
+	return nil, err
 }
 
 func (c *Cache) planSettings() []string {
