@@ -66,10 +66,10 @@ func maintenanceRace(l *Lab) {
 	}
 }
 
-// killedServer: kill -9 during the first clone, during a fetch, and in each of the server's own commands.
+// killedServer: kill -9 during the first clone, during a fetch, and in each of the server's own commands on the way from
+// nothing to a pack.
 func killedServer(l *Lab) {
-	r := l.Up.Big("big", l.Size.Big)
-	k := &killing{Lab: l, repo: r, s: l.serve(), client: rig.NewGitClient(l)}
+	k := &killing{Lab: l, s: l.serve(), client: rig.NewGitClient(l)}
 	stalls := func(after int64) func() {
 		l.Up.Break(rig.Fault{Match: rig.Call.Transfer, StallAfter: after})
 		return l.Up.Mend
@@ -78,14 +78,14 @@ func killedServer(l *Lab) {
 		now, _ := l.Up.UnderWay(rig.Fetch)
 		return no(now > 0, "no transfer")
 	}
-	k.while("it clones", stalls(l.Size.Big/2), transferring)
+	r := l.Up.Big("big", l.Size.Big)
+	k.while("it clones", r, stalls(l.Size.Big/2), transferring)
 	r.Commit("main", "new", strings.Repeat("new", 1000))
-	k.while("it fetches", stalls(100), transferring)
+	k.while("it fetches", r, stalls(100), transferring)
 	for _, command := range k.commands() {
 		before := len(k.s.Spy.Calls(command))
 		held := k.s.Spy.Hold(command)
-		r.Commit("main", "new", command)
-		k.while("it runs "+command, held.Release, func() error {
+		k.while("it runs "+command, l.Up.R40(command), held.Release, func() error {
 			return no(len(k.s.Spy.Calls(command)) > before, "no %s", command)
 		})
 	}
@@ -93,45 +93,44 @@ func killedServer(l *Lab) {
 
 type killing struct {
 	*Lab
-	repo   *rig.Repo
 	s      *rig.GitServer
 	client *rig.GitClient
 }
 
-// commands that the server has run until now, but for those that it starts with.
+// commands that a first clone of a small repository has the server run.
 func (k *killing) commands() (names []string) {
-	for _, c := range k.s.Spy.Calls() {
-		if c.Command != "version" && !slices.Contains(names, c.Command) {
+	k.Up.R40("probe")
+	before := len(k.s.Spy.Calls())
+	k.client.Clone(k.s.URL("probe"), "--bare")
+	for _, c := range k.s.Spy.Calls()[before:] {
+		if !slices.Contains(names, c.Command) {
 			names = append(names, c.Command)
 		}
 	}
-	k.Logf("it has run %q", names)
+	k.Logf("a first clone runs %q", names)
 	return names
 }
 
 // while kills the server when a clone has led it where it was to be, and looks at what the next one makes of that.
-func (k *killing) while(what string, mend func(), there func() error) {
+func (k *killing) while(what string, r *rig.Repo, mend func(), there func() error) {
 	k.Helper()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		k.client.Run(k.ctx(), "clone", "--bare", k.s.URL("big"), k.client.Dir()) // its error is of the kill
-	}()
+	first := k.client.Start(k.ctx(), "clone", "--bare", k.s.URL(r.Name), k.client.Dir())
 	k.until(what, there)
 	k.s.Kill()
-	<-ended
+	first.Wait() // its error is of the kill
 	k.until("no process to be left of a server that was killed while "+what, func() error {
 		left := rig.Naming(k.s.Data, k.s.PID())
 		return no(len(left) == 0, "left: %v", left)
 	})
 	mend()
 	k.s.Start()
-	dir := k.client.Clone(k.s.URL("big"), "--bare")
+	dir := k.client.Clone(k.s.URL(r.Name), "--bare")
 	k.client.In(dir, "fsck", "--connectivity-only")
-	if got, want := k.client.In(dir, "rev-parse", "HEAD"), k.repo.Git("rev-parse", "main"); got != want {
+	if got, want := k.client.In(dir, "rev-parse", "HEAD"), r.Git("rev-parse", "main"); got != want {
 		k.Errorf("killed while %s: the next clone has %s, upstream %s", what, got, want)
 	}
 	k.idle(k.s)
+	k.Logf("it came back from a kill while %s", what)
 }
 
 // brokenMirror: what a dead server may have left, and what a bad disk may have made of a mirror.

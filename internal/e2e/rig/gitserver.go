@@ -30,8 +30,8 @@ func StartGit(t testing.TB, up *Upstream, flags ...string) *GitServer {
 	s.log = filepath.Join(t.TempDir(), "log")
 	t.Cleanup(func() {
 		if t.Failed() {
-			text := s.AllLog()
-			t.Logf("end of the server's log:\n%s", text[max(0, len(text)-tailSize):])
+			text := s.trouble()
+			t.Logf("the server's log, without calls that went well:\n%s", text[max(0, len(text)-4*tailSize):])
 		}
 	})
 	s.Start()
@@ -61,6 +61,17 @@ func (s *GitServer) AllLog() string {
 		s.t.Error(err)
 	}
 	return string(text)
+}
+
+// trouble is the log without calls that went well.
+func (s *GitServer) trouble() string {
+	var b strings.Builder
+	for line := range strings.Lines(s.AllLog()) {
+		if !strings.Contains(line, `"msg":"call",`) || !strings.Contains(line, `"code":"200"`) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 // Mirrors are the repositories on its disk: directories with a HEAD and objects.
