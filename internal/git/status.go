@@ -11,7 +11,7 @@ type Status struct {
 	Answers []Answer          `json:"answers"`
 	Results map[string]uint64 `json:"results"` // of requests for a pack: admitted, shed, too_large, cancelled, failed
 	Waits   Waits             `json:"waits"`   // of the admitted ones
-	Packs   packs.Stats       `json:"packs"`
+	Packs   PackStatus        `json:"packs"`
 
 	// MedianGeneration is of the last generations, in seconds, without what they waited; for levee check.
 	MedianGeneration float64 `json:"median_generation_seconds"`
@@ -28,6 +28,27 @@ type Status struct {
 	ClonesServed    uint64            `json:"clones_served"`
 	ClonesAttempted uint64            `json:"clones_attempted"`
 	Busiest         []RepositoryCount `json:"busiest"`
+}
+
+// PackStatus is packs.Stats with names for JSON.
+type PackStatus struct {
+	Generations uint64 `json:"generations"`
+	Generating  int    `json:"generating"` // now
+	Hits        uint64 `json:"hits"`
+	Coalesced   uint64 `json:"coalesced"`
+	Rounds      uint64 `json:"rounds"`
+	Detached    uint64 `json:"detached"`
+	Spooled     int    `json:"spooled"` // packs on disk
+	SpoolBytes  int64  `json:"spool_bytes"`
+	MaxBytes    int64  `json:"spool_max_bytes"`
+	TableBytes  int64  `json:"table_bytes"`
+}
+
+func packStatus(s packs.Stats) PackStatus {
+	return PackStatus{
+		Generations: s.Generations, Generating: s.Generating, Hits: s.Hits, Coalesced: s.Coalesced, Rounds: s.Rounds, Detached: s.Detached,
+		Spooled: s.Packs, SpoolBytes: s.SpoolBytes, MaxBytes: s.MaxBytes, TableBytes: s.TableBytes,
+	}
 }
 
 // Answer is the number of requests that were answered alike.
@@ -69,7 +90,7 @@ func (s *Service) Status() Status {
 		st.MirrorStates[m.State]++
 		st.MirrorBytes += m.Bytes
 	}
-	st.Packs = s.cache.Stats()
+	st.Packs = packStatus(s.cache.Stats())
 	u := s.client.Stats()
 	st.UpstreamRequests, st.UpstreamFailures = u.Requests, u.Failures
 	return st
