@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/leveehq/levee/gate"
@@ -38,7 +39,8 @@ func settled() int64 {
 func TestARequestCostsWhatThePlanSays(t *testing.T) {
 	const child = "LEVEE_TEST_MEASURE"
 	if os.Getenv(child) == "" {
-		cmd := exec.Command(raceless.Binary(t), "-test.run=^"+t.Name()+"$", "-test.v")
+		cmd := exec.Command(raceless.Binary(t), "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=3m")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		cmd.Env = append(os.Environ(), child+"=1")
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", out)
