@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,24 +130,58 @@ func TestAFullRepackDropsWhatIsLostWhenNoLeaseHoldsIt(t *testing.T) {
 	}
 }
 
-func TestARepackDuringWhichRefsMovedIsForNothing(t *testing.T) {
+func TestG16ARepackDuringWhichRefsMovedToWhatItDropsIsForNothing(t *testing.T) {
 	w := newOrigin(t)
 	s := openStore(t, options(t), hostOf(w))
 	l, old := forced(t, s, w)
-	b := l.h.b
+	done := repackDuring(t, l.h.b, func() {
+		w.git("push", "-q", "--force", "origin", old[0]+":refs/heads/main") // back again
+		lease(t, s, repoA)
+	})
+	if done {
+		t.Error("packs were exchanged, and refs need what was dropped")
+	}
+	fsck(t, lease(t, s, repoA))
+}
+
+func TestARepackDuringWhichNewCommitsCameIsNotForNothing(t *testing.T) {
+	w := newOrigin(t)
+	s := openStore(t, options(t), hostOf(w))
+	l, old := forced(t, s, w)
+	done := repackDuring(t, l.h.b, func() {
+		for range 3 {
+			w.commit("main")
+			lease(t, s, repoA).Release()
+		}
+	})
+	if !done {
+		t.Error("packs were not exchanged, and a busy mirror would never be packed anew")
+	}
+	l.Release()
+	l = lease(t, s, repoA)
+	fsck(t, l)
+	sameRefsAs(t, l, w.origin)
+	prune(t, w.origin)
+	if missing := ensure(t, l, nobody, old...); len(missing) != len(old) {
+		t.Errorf("missing %v", missing)
+	}
+}
+
+func repackDuring(t *testing.T, b *bare, meanwhile func()) (done bool) {
+	t.Helper()
 	before, err := b.refs()
 	must(t, err)
+	packs, wants := b.live()
 	made, err := b.packReachable(t.Context())
 	must(t, err)
 	defer made.discard()
-	w.git("push", "-q", "--force", "origin", old[0]+":refs/heads/main") // back again
-	lease(t, s, repoA)
-	done, err := b.exchange(before, made)
+	meanwhile()
+	done, err = b.exchange(t.Context(), before, append(slices.Clone(packs), wants...), made)
 	must(t, err)
 	if done {
-		t.Error("packs were exchanged, and refs had moved")
+		must(t, b.deriveAnew(t.Context()))
 	}
-	fsck(t, lease(t, s, repoA))
+	return done
 }
 
 func TestG14ReachableObjectsAreServedWithoutAskingUpstream(t *testing.T) {

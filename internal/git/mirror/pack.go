@@ -132,14 +132,13 @@ func (p *permit) packAnew(ctx context.Context, b *bare, what []string, stdin str
 	return made, nil
 }
 
-// repack packs what refs reach, and drops the rest. It works beside fetches: if refs moved meanwhile it was for nothing,
-// since they may reach again what it left out, and it is tried again later.
+// repack packs what refs reach, and drops the rest. It works beside fetches.
 func (b *bare) repack(ctx context.Context, m *mirror) error {
 	before, err := b.refs()
 	if err != nil {
 		return err
 	}
-	packs, _ := b.live()
+	packs, wants := b.live()
 	if err := b.s.makeRoom(packBytes(packs)); err != nil {
 		return err
 	}
@@ -148,11 +147,11 @@ func (b *bare) repack(ctx context.Context, m *mirror) error {
 		return err
 	}
 	defer made.discard()
-	done, err := b.exchange(before, made)
-	if !done || err != nil {
+	done, err := b.exchange(ctx, before, append(slices.Clone(packs), wants...), made)
+	if !done {
 		return err
 	}
-	err = b.deriveAnew(ctx)
+	err = errors.Join(err, b.deriveAnew(ctx))
 	if err != nil {
 		b.dropDerived() // it names objects that go when the caller lets go of b
 	}
@@ -180,29 +179,74 @@ func (b *bare) packReachable(ctx context.Context) (*incoming, error) {
 	return p.packAnew(ctx, b, []string{"--all"}, "")
 }
 
-// exchange puts made in the place of all others, if refs are what they were. A fetch decides what it lacks and then moves
-// refs, so none must be between the two.
-func (b *bare) exchange(before *snapshot, made *incoming) (done bool, err error) {
+// exchange puts made in the place of old, the packs that there were when refs were those of before. Meanwhile refs may have
+// moved to what was left out; then it was all for nothing. A fetch decides what it lacks and then moves refs, so none must be
+// between the two.
+func (b *bare) exchange(ctx context.Context, before *snapshot, old []*pack, made *incoming) (done bool, err error) {
 	b.changing.Lock()
 	defer b.changing.Unlock()
-	b.folding.Lock()
-	defer b.folding.Unlock()
 	now, err := b.refs()
-	if err != nil || now.seq != before.seq {
+	if err != nil {
 		return false, err
 	}
-	packs, wants := b.live()
+	moved := now.seq != before.seq
+	if moved {
+		if ok, err := b.covered(ctx, before, now, old, made); !ok || err != nil {
+			return false, err
+		}
+	}
+	b.folding.Lock()
+	defer b.folding.Unlock()
+	if !moved { // whatever was folded since has nothing that made lacks, but for what is to go
+		packs, wants := b.live()
+		old = append(slices.Clone(packs), wants...)
+	}
 	if err := b.add(made); err != nil {
 		return false, err
 	}
-	if err := b.doom(append(slices.Clone(packs), wants...)); err != nil {
+	if err := b.doom(old); err != nil {
 		return false, err
 	}
-	err = b.note(func(m *meta) { m.Packed, m.Repacked, m.Settled = nowUTC(), true, true })
-	if err != nil {
-		return true, err
+	err = b.note(func(m *meta) { m.Packed, m.Repacked = time.Now().UTC(), true })
+	if moved || err != nil {
+		return true, err // the list of suspects has some too many now, which does no harm
 	}
 	return true, b.suspect(suspects{})
+}
+
+// covered tells whether all that refs reach now and did not reach before is in packs that came since.
+func (b *bare) covered(ctx context.Context, before, now *snapshot, old []*pack, made *incoming) (bool, error) {
+	p, err := b.s.permit(ctx, b.id)
+	if err != nil {
+		return false, err
+	}
+	defer p.Release()
+	added := compare(before.refs, now.refs).added
+	if len(added) == 0 {
+		return true, nil
+	}
+	found := &oidLines{hash: b.hash, most: mostSuspects}
+	revs := strings.Join(added, "\n") + "\n^" + strings.Join(oids(before.refs), "\n^") + "\n"
+	err = p.git(ctx, b.dir, child.Cmd{Args: []string{"rev-list", "--objects", "--stdin"}, Stdin: strings.NewReader(revs), Stdout: found})
+	if found.over {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	packs, _ := b.live()
+	since := slices.DeleteFunc(slices.Clone(packs), func(k *pack) bool { return slices.Contains(old, k) })
+	lacking, err := absent(since, found.names())
+	if err != nil || len(lacking) == 0 {
+		return err == nil, err
+	}
+	// rev-list names some objects that were reached before, too: they are in made.
+	again, err := openPack(filepath.Join(made.packs(), "pack-"+made.hash), b.hash)
+	if err != nil {
+		return false, err
+	}
+	lacking, err = absent([]*pack{again}, lacking)
+	return len(lacking) == 0, err
 }
 
 // dropDerived removes what can be made again from packs and refs.

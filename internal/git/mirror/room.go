@@ -67,8 +67,6 @@ func lastUsed(dir string) time.Time {
 	return i.ModTime()
 }
 
-func nowUTC() time.Time { return time.Now().UTC() }
-
 // globQuote makes a path match itself.
 func globQuote(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -103,6 +104,13 @@ func (l *oidLines) Write(p []byte) (int, error) {
 	}
 	l.rest = append([]byte(nil), l.rest...)
 	return len(p), nil
+}
+
+func (l *oidLines) names() (names []string) {
+	for _, raw := range l.list {
+		names = append(names, hex.EncodeToString(raw))
+	}
+	return names
 }
 
 var errEnough = errors.New("that is enough")

@@ -107,8 +107,9 @@ func (m *mirror) settle(t *transfer, err error) *transfer {
 
 // What fails here (a full disk, too little memory) fails again, and has cost upstream a transfer.
 const (
-	leastPause = 5 * time.Second
-	mostPause  = 10 * time.Minute
+	leastPause    = 5 * time.Second
+	mostPause     = time.Minute
+	tooLargePause = 10 * time.Minute
 )
 
 func (m *mirror) pauseLocked(err error) {
@@ -116,7 +117,11 @@ func (m *mirror) pauseLocked(err error) {
 		m.mu.failures, m.mu.pause = 0, time.Time{}
 		return
 	}
-	m.mu.pause = time.Now().Add(min(leastPause<<min(m.mu.failures, 10), mostPause))
+	pause := min(leastPause<<min(m.mu.failures, 10), mostPause)
+	if errors.Is(err, ErrTooLarge) {
+		pause = tooLargePause
+	}
+	m.mu.pause = time.Now().Add(pause)
 	m.mu.failures++
 }
 

@@ -24,6 +24,7 @@ const (
 	// restFactor keeps upkeep of a mirror below a tenth of the time, leastRest from following every fetch of a busy one.
 	restFactor = 10
 	leastRest  = 2 * time.Second
+	failedRest = 5 * time.Minute // what failed would fail again
 
 	// repackEvery is how often all is packed anew for the sake of a few suspects, manySuspects how many are worth it earlier.
 	repackEvery  = 24 * time.Hour
@@ -136,17 +137,25 @@ func (s *Store) tend(ctx context.Context, m *mirror) {
 	began := time.Now()
 	err := s.interruptibly(ctx, b, func(ctx context.Context) error { return what(ctx, m) })
 	took := time.Since(began)
-	b.mu.Lock()
-	b.mu.rest = time.Now().Add(max(restFactor*took, leastRest))
-	if errors.Is(err, errYield) {
-		b.mu.yielded++
-	} else {
-		b.mu.yielded = 0
-	}
-	b.mu.Unlock()
+	failed := err != nil && ctx.Err() == nil && !errors.Is(err, errYield) && !errors.Is(err, gate.ErrShed)
+	b.settleUpkeep(took, failed, errors.Is(err, errYield))
 	b.weigh()
-	if err != nil && ctx.Err() == nil && !errors.Is(err, errYield) && !errors.Is(err, gate.ErrShed) {
+	if failed {
 		s.log.Warn("upkeep of a mirror failed; it is served as it is", "repo", m.id.String(), "error", err)
+	}
+}
+
+func (b *bare) settleUpkeep(took time.Duration, failed, yielded bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	rest := max(restFactor*took, leastRest)
+	if failed {
+		rest = max(rest, failedRest)
+	}
+	b.mu.rest = time.Now().Add(rest)
+	b.mu.yielded++
+	if !yielded {
+		b.mu.yielded = 0
 	}
 }
 
