@@ -153,10 +153,14 @@ func (l *Log) attrs(r Record) []slog.Attr {
 func (l *Log) shedAttrs(r Record) []slog.Attr {
 	var g *gate.Shed
 	if !errors.As(r.Err, &g) {
-		// The store, not a gate: there is no queue and no limit that could be quoted, the error says what is short.
+		// No gate: there is no queue and no limit that could be quoted, the error says what is short.
 		var s shedReasoner
 		errors.As(r.Err, &s)
-		return append(l.attrs(r), slog.String("gate", "store"), slog.String("reason", s.ShedReason()),
+		by := "store"
+		if other, ok := s.(interface{ ShedBy() string }); ok {
+			by = other.ShedBy()
+		}
+		return append(l.attrs(r), slog.String("gate", by), slog.String("reason", s.ShedReason()),
 			slog.String("pressure_level", l.level()), slog.String("error", s.Error()))
 	}
 	if r.Key == "" {
@@ -176,7 +180,7 @@ func (l *Log) shedAttrs(r Record) []slog.Attr {
 	)
 }
 
-// shedReasoner is a shed that no gate decided.
+// shedReasoner is a shed that no gate decided. It was the store, unless a method ShedBy says otherwise.
 type shedReasoner interface {
 	error
 	ShedReason() string

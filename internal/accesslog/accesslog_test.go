@@ -111,6 +111,31 @@ func TestAShedThatNoGateDecidedNamesTheStore(t *testing.T) {
 	}
 }
 
+type coldMirror struct{}
+
+func (coldMirror) Error() string      { return "it is still being made" }
+func (coldMirror) ShedReason() string { return "cold" }
+func (coldMirror) ShedBy() string     { return "mirror" }
+
+func TestAGitRecordNamesRepositoryOutcomeAndAgent(t *testing.T) {
+	l, s := newLog(Options{SampleOK: 1})
+	r := Record{Proto: "git", Method: "fetch", Code: "200", Key: "10.0.0.7", Repository: "github.com/org/repo", Outcome: "hit", Agent: "git/2.39.5", Stale: true}
+	l.Call(context.Background(), r)
+	r.Code, r.Err, r.Stale = "429", coldMirror{}, false
+	l.Call(context.Background(), r)
+	got := s.records(t)
+	for i, want := range []map[string]any{
+		{"msg": "call", "repository": "github.com/org/repo", "outcome": "hit", "user_agent": "git/2.39.5", "stale": true},
+		{"msg": "GIT FETCH SHED", "gate": "mirror", "reason": "cold", "stale": nil},
+	} {
+		for k, v := range want {
+			if got[i][k] != v {
+				t.Errorf("record %d: %s is %v, want %v", i, k, got[i][k], v)
+			}
+		}
+	}
+}
+
 func TestOneInSampleOfTheGoodCallsIsLoggedAndMissesCountAsGood(t *testing.T) {
 	l, s := newLog(Options{SampleOK: 10, MaxPerSecond: 1000})
 	for i := range 100 {

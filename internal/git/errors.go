@@ -43,6 +43,9 @@ func (e *notReady) Error() string {
 // ShedReason makes it one of the sheds.
 func (e *notReady) ShedReason() string { return "cold" }
 
+// ShedBy is who kept the client waiting.
+func (e *notReady) ShedBy() string { return "mirror" }
+
 // fail is the one place where an error becomes an answer. It returns the error for the log.
 func (c *call) fail(err error) error {
 	if c.begun { // whoever began has told it in the answer, or the connection is cut

@@ -62,8 +62,41 @@ func newRegistry(t *testing.T) Registry {
 		Bazel: func() Bazel {
 			return Bazel{ACHits: 5, FindMissing: 10, FindMissingAbsent: 3, HTTP: []HTTPCount{{"GET", "cas", 404, 2}}}
 		},
+		Git: func() Git {
+			return Git{
+				Answers: []GitAnswer{{Method: "fetch", Origin: "ours", Code: 200, Count: 4}}, Results: map[string]uint64{"admitted": 4, "shed": 1},
+				Waits: GitWaits{Count: 4, Seconds: 6, Buckets: make([]uint64, len(gate.WaitBounds))}, Generations: 2, Hits: 1, Coalesced: 1,
+				Mirrors: map[string]int{"ready": 3}, MirrorBytes: 1 << 20, UpstreamFailures: map[string]uint64{"stalled": 1},
+				ClonesServed: 3, ClonesAttempted: 5, Busiest: []GitRepository{{"github.com/org/repo", 4}},
+			}
+		},
 		Build: buildinfo.Read(),
 	})
+}
+
+func TestGitShowsWhatWasServedAndWhatWasAskedFor(t *testing.T) {
+	const want = `
+# HELP levee_git_clone_attempts_total Clones asked for, whatever became of them.
+# TYPE levee_git_clone_attempts_total counter
+levee_git_clone_attempts_total 5
+# HELP levee_git_clones_total Clones that got their pack.
+# TYPE levee_git_clones_total counter
+levee_git_clones_total 3
+# HELP levee_git_packs_total Requests for a pack, by what became of them.
+# TYPE levee_git_packs_total counter
+levee_git_packs_total{result="admitted"} 4
+levee_git_packs_total{result="shed"} 1
+# HELP levee_git_repository_packs_total Packs served, of the busiest repositories; one that was not always among them may count a little high.
+# TYPE levee_git_repository_packs_total counter
+levee_git_repository_packs_total{repository="github.com/org/repo"} 4
+# HELP levee_git_responses_total Answers of the Git cache, by what was asked, HTTP status (499: the client left) and whose answer it is.
+# TYPE levee_git_responses_total counter
+levee_git_responses_total{method="fetch",origin="ours",status="200"} 4
+`
+	if err := testutil.GatherAndCompare(newRegistry(t), strings.NewReader(want), "levee_git_clone_attempts_total", "levee_git_clones_total",
+		"levee_git_packs_total", "levee_git_repository_packs_total", "levee_git_responses_total"); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestTheMetricsObeyTheConventionsOfPrometheus(t *testing.T) {
