@@ -1,11 +1,8 @@
 package child
 
 import (
-	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,15 +32,12 @@ func (e *ExitError) Error() string {
 	return text
 }
 
-// exitError describes what exec found; anything but an exit is returned as it is.
-func exitError(c *Cmd, err error, stderr string) error {
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
-		return fmt.Errorf("git %s: %w", c.subcommand(), err)
-	}
-	e := &ExitError{Args: c.subcommand(), Status: exit.ExitCode(), Budget: c.Budget.Bytes, Stderr: stderr}
-	if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		e.Status, e.Signal = 0, unix.SignalName(ws.Signal())
+func exitError(c *Cmd, status unix.WaitStatus, stderr string) *ExitError {
+	e := &ExitError{Args: c.subcommand(), Budget: c.Budget.Bytes, Stderr: stderr}
+	if status.Signaled() {
+		e.Signal = unix.SignalName(status.Signal())
+	} else {
+		e.Status = status.ExitStatus()
 	}
 	// Nobody but the kernel sends SIGKILL to a child whose context goes on.
 	e.OutOfMemory = e.Signal == "SIGKILL" || saysOutOfMemory(stderr)

@@ -49,24 +49,26 @@ func (g *group) ended() error {
 	}
 }
 
-// release says that the child is about to be reaped; from now on nothing is sent to the group.
-func (g *group) release() {
+// reap takes the child and all that it has started, which has been killed. When their parent dies they become ours (see adopt),
+// and they are of the group, so this takes no child of anybody else; each is ours before its parent can be reaped, so none is
+// missed. It is not left to os/exec to reap the child: the group's number is nobody else's only as long as one of it is there.
+// From now on nothing is sent to the group.
+func (g *group) reap() (status unix.WaitStatus, cpu time.Duration, err error) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.mu.reaped = true
-}
-
-// reapRest waits for what the child has started. When their parent dies they become ours (see adopt), and they are of the
-// group, so this takes no child of anybody else; each is ours before its parent can be reaped, so none is missed.
-func (g *group) reapRest() (cpu time.Duration) {
+	g.mu.Unlock()
+	err = unix.ECHILD
 	for {
+		var s unix.WaitStatus
 		var use unix.Rusage
-		_, err := unix.Wait4(-g.pid, nil, 0, &use)
-		if errors.Is(err, unix.EINTR) {
+		pid, e := unix.Wait4(-g.pid, &s, 0, &use)
+		switch {
+		case errors.Is(e, unix.EINTR):
 			continue
-		}
-		if err != nil { // ECHILD: nobody is left
-			return cpu
+		case e != nil: // nobody is left
+			return status, cpu, err
+		case pid == g.pid:
+			status, err = s, nil
 		}
 		cpu += time.Duration(unix.TimevalToNsec(use.Utime) + unix.TimevalToNsec(use.Stime))
 	}

@@ -189,25 +189,36 @@ func (j *job) run(ctx context.Context) (Usage, error) {
 		g.kill(true)
 	}
 	peak := j.await(g)
-	g.release()
-	err := j.cmd.Wait()
-	u := Usage{PeakAnon: peak, CPU: g.reapRest(), Took: time.Since(began)}
-	if p := j.cmd.ProcessState; p != nil {
-		u.CPU += p.UserTime() + p.SystemTime()
-	}
+	status, cpu, err := g.reap()
+	// The child is reaped, so this is an error; but it waits for the goroutines that read and write for the child.
+	_ = j.cmd.Wait()
+	_ = j.cmd.Process.Release()
+	u := Usage{PeakAnon: peak, CPU: cpu, Took: time.Since(began)}
 	switch {
 	case failed != nil:
 		return u, fmt.Errorf("git %s: %w", j.c.subcommand(), failed)
-	case err == nil:
-		return u, nil
+	case err != nil:
+		return u, fmt.Errorf("wait for git %s: %w", j.c.subcommand(), err)
+	case status == 0:
+		return u, j.broken()
 	case ctx.Err() != nil && g.wasKilled():
 		return u, context.Cause(ctx)
-	case j.stdout.failed() != nil:
-		return u, fmt.Errorf("take the output of git %s: %w", j.c.subcommand(), j.stdout.failed())
-	case j.stdin.failed() != nil:
-		return u, fmt.Errorf("read the input of git %s: %w", j.c.subcommand(), j.stdin.failed())
 	}
-	return u, exitError(j.c, err, j.stderr.String())
+	if err := j.broken(); err != nil {
+		return u, err
+	}
+	return u, exitError(j.c, status, j.stderr.String())
+}
+
+// broken is why the caller's own reader or writer failed.
+func (j *job) broken() error {
+	if err := j.stdout.failed(); err != nil {
+		return fmt.Errorf("take the output of git %s: %w", j.c.subcommand(), err)
+	}
+	if err := j.stdin.failed(); err != nil {
+		return fmt.Errorf("read the input of git %s: %w", j.c.subcommand(), err)
+	}
+	return nil
 }
 
 // await returns the peak of the tree's memory when the child has ended and the rest of its group is dying.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/git/child"
@@ -15,7 +16,7 @@ import (
 
 // Which lane a request takes follows from what it wants, not from its shape: the other one is full, and it does not notice.
 func TestTheLaneFollowsFromTypesAndReachableSize(t *testing.T) {
-	r := newRig(t, nil)
+	r := newRig(t, func(r *rig) { r.o.NoticeAfter = time.Hour })
 	rev := func(s string) string {
 		return strings.TrimSpace(r.sh(nil, `git -C "$1" rev-parse "$2"`, r.lease.Dir, s))
 	}
