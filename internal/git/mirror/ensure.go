@@ -103,6 +103,7 @@ func (e *ensuring) unreachable() map[string]bool {
 	}
 	for _, r := range applied.refs.List {
 		delete(found, r.OID)
+		delete(found, r.Peeled)
 	}
 	return found
 }
@@ -162,15 +163,16 @@ func (e *ensuring) take(ctx context.Context, f *flight, mine bool) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	mine = mine || f.cred == e.cred // nobody's credentials are everybody's
 	if f.err != nil && (mine || !isAccess(f.err)) {
 		return f.err
 	}
 	for _, o := range f.oids {
 		switch got := f.err == nil && !slices.Contains(f.missing, o); {
+		case !slices.Contains(e.wanted, o):
 		case mine && !got:
 			e.missing = append(e.missing, o)
 		case mine: // upstream has just said so to this caller
-		case !slices.Contains(e.wanted, o):
 		case got:
 			e.doubtful = append(e.doubtful, o)
 		default: // not with their credentials; perhaps with ours
