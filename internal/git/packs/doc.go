@@ -61,7 +61,7 @@ type Options struct {
 
 // Job is one authorised request on a ready mirror.
 type Job struct {
-	Lease   *mirror.Lease // the caller's, to be kept until Serve returns: nothing reads the mirror for the job after that
+	Lease   *mirror.Lease // the caller's, to be kept until Serve returns; what outlives it holds another one
 	Request *pkt.Request  // a fetch
 	Caller  string        // whose turn it is in the quick lanes
 }

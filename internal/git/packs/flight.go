@@ -8,6 +8,7 @@ import (
 
 	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/git/child"
+	"github.com/leveehq/levee/internal/git/mirror"
 )
 
 // flight finds the answer to a canonical request, for all who ask at the same time. It belongs to none of them, and runs on a
@@ -15,7 +16,7 @@ import (
 type flight struct {
 	c    *Cache
 	key  key
-	job  Job   // of who came first; all others' are alike
+	job  Job   // of who came first, all others' are alike; with a lease of the flight's own
 	plan *plan // if it is known already, and only its pack is gone
 
 	ctx   context.Context // ended when all seats have left
@@ -46,6 +47,21 @@ type seat struct {
 // sit finds the answer in the tables, or a flight that is about it, or begins one.
 func (c *Cache) sit(j *Job) (*seat, error) {
 	k := canonical(j)
+	s, err := c.take(k, j, nil)
+	if s != nil || err != nil {
+		return s, err
+	}
+	// A flight has a lease of its own: the mirror may be packed anew between its first seat's and its last one's.
+	lease := j.Lease.Hold()
+	s, err = c.take(k, j, lease)
+	if err != nil || !s.leader {
+		lease.Release()
+	}
+	return s, err
+}
+
+// take begins a flight only with a lease for it; without, it may find nothing.
+func (c *Cache) take(k key, j *Job, lease *mirror.Lease) (*seat, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.closed {
@@ -57,9 +73,13 @@ func (c *Cache) sit(j *Job) (*seat, error) {
 		return s, nil
 	}
 	f, ok := c.mu.flights[k]
-	if !ok {
-		f = c.beginLocked(k, j, p)
+	switch {
+	case ok:
+	case lease == nil:
+		return nil, nil
+	default:
 		s.leader = true
+		f = c.beginLocked(k, Job{Lease: lease, Request: j.Request, Caller: j.Caller}, p)
 	}
 	f.seats[s] = struct{}{}
 	s.flight = f
@@ -83,9 +103,9 @@ func (c *Cache) serveLocked(s *seat, p *plan) bool {
 	return true
 }
 
-func (c *Cache) beginLocked(k key, j *Job, p *plan) *flight {
+func (c *Cache) beginLocked(k key, j Job, p *plan) *flight {
 	f := &flight{
-		c: c, key: k, job: *j, plan: p, ready: make(chan struct{}), over: make(chan struct{}), seats: make(map[*seat]struct{}),
+		c: c, key: k, job: j, plan: p, ready: make(chan struct{}), over: make(chan struct{}), seats: make(map[*seat]struct{}),
 		began: time.Now(),
 	}
 	// Not a child of any caller's context: who comes first may leave.
@@ -100,8 +120,18 @@ func (f *flight) run() {
 	defer f.c.flights.Done()
 	defer close(f.over)
 	defer f.stop(nil)
+	defer f.job.Lease.Release()
 	if err := f.work(); err != nil {
+		f.suspect(err)
 		f.settle(nil, nil, err)
+	}
+}
+
+// suspect tells the mirror of a child that failed by itself, for no reason that is ours.
+func (f *flight) suspect(err error) {
+	var exit *child.ExitError
+	if errors.As(err, &exit) && exit.Signal == "" && !exit.OutOfMemory {
+		f.job.Lease.Suspect(err)
 	}
 }
 
@@ -241,8 +271,8 @@ func (f *flight) settleLocked(p *plan, pack *spool, err error) {
 	close(f.ready)
 }
 
-// leave gives the place back, wherever it is. The last one to leave a flight ends it, and waits for that: its lease of the mirror
-// is about to be given back.
+// leave gives the place back, wherever it is. The last one to leave a flight ends it, and waits for that: when Serve returns,
+// nothing is at work for it.
 func (s *seat) leave() {
 	if s.flight != nil {
 		s.leaveFlight()

@@ -56,6 +56,7 @@ func (f *flight) deliver(p *plan, price cost, held *held) error {
 		}
 	}
 	held.release()
+	f.suspect(err)
 	s.mu.Lock()
 	s.mu.usage = use.PeakAnon
 	s.mu.Unlock()

@@ -116,7 +116,7 @@ func (s *spool) ring() int64 {
 }
 
 // leave gives the place back; once. If it was the last and the pack is far from done, its making is ended; in any case the
-// last to leave waits until nothing reads the mirror that its lease is for.
+// last to leave waits for the end: when Serve returns, nothing is at work for it.
 func (r *reader) leave() {
 	s, c := r.s, r.s.c
 	if r.file != nil {
