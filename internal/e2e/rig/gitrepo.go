@@ -40,6 +40,11 @@ func (u *Upstream) Empty(name string) *Repo {
 	return r
 }
 
+// Open returns a repository that was made before.
+func (u *Upstream) Open(name string) *Repo {
+	return &Repo{Name: name, Dir: filepath.Join(u.Root, filepath.FromSlash(name)), t: u.t}
+}
+
 // R40 makes a repository of one commit and the tags t1 to t40, every second of them annotated.
 func (u *Upstream) R40(name string) *Repo {
 	u.t.Helper()
