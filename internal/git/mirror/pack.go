@@ -282,6 +282,9 @@ func (p *permit) derive(ctx context.Context, b *bare, whole bool) error {
 		split = "--split=replace"
 	}
 	err = errors.Join(err, p.git(ctx, b.dir, child.Cmd{Args: []string{"commit-graph", "write", "--reachable", split}}))
+	if err != nil && killed(ctx, err) {
+		b.unlock()
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -292,6 +295,27 @@ func (p *permit) derive(ctx context.Context, b *bare, whole bool) error {
 		b.s.log.Warn("a mirror has no bitmap or no commit-graph; clones of it cost more", "repo", b.id.String(), "error", err)
 	}
 	return nil
+}
+
+// killed tells whether a child had no time to clear up behind itself.
+func killed(ctx context.Context, err error) bool {
+	var exit *child.ExitError
+	return ctx.Err() != nil || errors.As(err, &exit) && exit.Signal != ""
+}
+
+// unlock removes the locks of derived files, which git does only when it ends by itself: with them left, none would be written
+// again before a restart. Upkeep is killed each time that it gives way.
+func (b *bare) unlock() {
+	objects := filepath.Join(b.dir, "objects")
+	for _, name := range []string{"pack/multi-pack-index.lock", "info/commit-graph.lock", "info/commit-graphs/commit-graph-chain.lock"} {
+		os.Remove(filepath.Join(objects, name))
+	}
+	for _, pattern := range []string{"pack/tmp_midx*", "pack/tmp_bitmap*", "info/tmp_graph*", "info/commit-graphs/tmp_graph*"} {
+		names, _ := filepath.Glob(filepath.Join(globQuote(objects), pattern))
+		for _, name := range names {
+			os.Remove(name)
+		}
+	}
 }
 
 // writeIndex indexes packs together. The largest is preferred: git copies what a client needs of it without looking at
@@ -307,6 +331,9 @@ func (p *permit) writeIndex(ctx context.Context, b *bare, packs []*pack, more ..
 		Stdin:  strings.NewReader(names.String()),
 	})
 	if err != nil {
+		if killed(ctx, err) {
+			b.unlock()
+		}
 		// An old one would name packs that are about to go.
 		os.Remove(filepath.Join(b.packDir(), "multi-pack-index"))
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -209,6 +211,45 @@ func (f failing) Run(ctx context.Context, c child.Cmd) (child.Usage, error) {
 		return child.Usage{}, &child.ExitError{Args: f.what, Status: 128, OutOfMemory: true}
 	}
 	return f.runner.Run(ctx, c)
+}
+
+func TestALockOfAChildThatWasKilledIsNotLeft(t *testing.T) {
+	w := newOrigin(t)
+	w.commit("main")
+	run, err := child.New(child.Options{})
+	must(t, err)
+	k := &killing{runner: run, what: "multi-pack-index"}
+	s, err := open(options(t), hostOf(w), k)
+	must(t, err)
+	defer s.Close()
+	l := lease(t, s, repoA)
+	k.armed.Store(true)
+	p, err := s.quietPermit(t.Context(), repoA)
+	must(t, err)
+	defer p.Release()
+	must(t, p.derive(t.Context(), l.h.b, false))
+	pack := filepath.Join(l.Dir, "objects", "pack")
+	if _, err := os.Stat(filepath.Join(pack, "multi-pack-index.lock")); err == nil {
+		t.Error("the lock is left")
+	}
+	if _, err := os.Stat(filepath.Join(pack, "multi-pack-index")); err != nil {
+		t.Errorf("the next one was not written: %v", err)
+	}
+}
+
+// killing has one subcommand killed once when it is armed, in the middle of its work.
+type killing struct {
+	runner
+	what  string
+	armed atomic.Bool
+}
+
+func (k *killing) Run(ctx context.Context, c child.Cmd) (use child.Usage, err error) {
+	if c.Args[0] == k.what && k.armed.Swap(false) {
+		err = os.WriteFile(filepath.Join(c.Dir, "objects", "pack", k.what+".lock"), nil, 0o600)
+		return use, errors.Join(err, &child.ExitError{Args: k.what, Signal: "SIGKILL", OutOfMemory: true})
+	}
+	return k.runner.Run(ctx, c)
 }
 
 func TestWithOneChildAtATimeNothingStandsStill(t *testing.T) {
