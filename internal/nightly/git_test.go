@@ -183,7 +183,11 @@ func served(t *testing.T, log string) map[string][]float64 {
 // httpBackend does the same with plain http-backend on copies of the server's mirrors.
 func httpBackend(t *testing.T, all *clones, s *rig.GitServer, up *rig.Upstream, bitmaps bool) rig.Tree {
 	t.Helper()
-	b := rig.StartBackend(t, mirrors(t, s, up, all.names, bitmaps), "")
+	config := filepath.Join(t.TempDir(), "gitconfig")
+	if err := os.WriteFile(config, []byte("[uploadpack]\n\tallowFilter = true\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b := rig.StartBackend(t, mirrors(t, s, up, all.names, bitmaps), config)
 	stop, quick := rig.WatchTree(b.PID), quickly(t, up, b.URL("a"))
 	all.all(atOnce, b.URL)
 	tree := stop()
