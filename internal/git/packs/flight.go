@@ -54,7 +54,7 @@ func (c *Cache) sit(j *Job) (*seat, error) {
 	// A flight has a lease of its own: the mirror may be packed anew between its first seat's and its last one's.
 	lease := j.Lease.Hold()
 	s, err = c.take(k, j, lease)
-	if err != nil || !s.leader {
+	if err != nil || s.flight == nil || s.flight.job.Lease != lease { // what else a seat says may change from now on
 		lease.Release()
 	}
 	return s, err

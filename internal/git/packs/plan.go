@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/leveehq/levee/internal/git/child"
@@ -118,7 +119,7 @@ func (c *Cache) plan(ctx context.Context, j *Job, b child.Budget) (*plan, error)
 		return newPlan(j, out.Bytes(), t.args, t.input), nil
 	case err == nil:
 		return &plan{prefix: out.Bytes()}, nil
-	case errors.As(err, &exit) && !exit.OutOfMemory && refusal(out.Bytes()) != "":
+	case errors.As(err, &exit) && !exit.OutOfMemory && refused(refusal(out.Bytes())):
 		return &plan{prefix: out.Bytes(), ended: err}, nil
 	}
 	return nil, err
@@ -229,6 +230,12 @@ func newPlan(j *Job, prefix []byte, args []string, input []byte) *plan {
 	}
 	h.Write(input)
 	return &plan{prefix: prefix, args: args, input: input, pack: key(h.Sum(nil))}
+}
+
+// refused tells a refusal from a fault of the mirror: whoever leased it has made sure that the wants are there, so one that
+// upload-pack cannot read is damaged, and that is no answer for a client.
+func refused(text string) bool {
+	return text != "" && !strings.Contains(text, "not our ref")
 }
 
 // refusal is the text of the line with which upload-pack gives up, "" if it has not.

@@ -178,16 +178,23 @@ func TestARoundThatReachesAPackWaitsWithoutAChild(t *testing.T) {
 
 func TestUploadPacksRefusalIsPassedOn(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.o.NoticeAfter = time.Hour })
-	none := strings.Repeat("1", 40)
-	c := r.ask(r.fetch("want "+none, "done"))
-	if c.err != nil || c.res.Outcome != Refused || !strings.Contains(string(c.out.bytes()), "ERR upload-pack: not our ref "+none) {
+	c := r.ask(r.fetch("want-ref refs/heads/none", "done"))
+	if c.err != nil || c.res.Outcome != Refused || !strings.Contains(string(c.out.bytes()), "ERR unknown ref refs/heads/none") {
 		t.Errorf("%+v, %v: %q", c.res, c.err, c.out.bytes())
 	}
-	// It is not remembered: the object may come.
+	// It is not remembered: the ref may come.
 	r.want(r.ask(r.clone()), Generated)
 }
 
-func TestUploadPacksRefusalOfWhoWasToldIsOnBand3(t *testing.T) {
+func TestAWantThatCannotBeReadIsTheMirrorsFaultAndNotTheClients(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.o.NoticeAfter = time.Hour })
+	c := r.ask(r.fetch("want "+strings.Repeat("1", 40), "done"))
+	if c.res.Outcome != Failed || c.res.Began || !errors.As(c.err, new(*child.ExitError)) {
+		t.Errorf("%+v, %v: %q", c.res, c.err, c.out.bytes())
+	}
+}
+
+func TestUploadPacksFailureForWhoWasToldIsOnBand3(t *testing.T) {
 	r := newRig(t, nil)
 	none := strings.Repeat("1", 40)
 	full := r.fill(r.o.Rounds)
@@ -196,7 +203,7 @@ func TestUploadPacksRefusalOfWhoWasToldIsOnBand3(t *testing.T) {
 	full()
 	told.wait(t)
 	b := told.out.bands(t)
-	if told.res.Outcome != Refused || !told.res.Began || !strings.Contains(b.fatal, "not our ref") || b.whole {
+	if told.res.Outcome != Failed || !told.res.Began || !strings.Contains(b.fatal, "the pack cannot be made") || b.whole {
 		t.Errorf("%+v, %v: %+v", told.res, told.err, b)
 	}
 }
