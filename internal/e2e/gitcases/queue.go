@@ -23,6 +23,14 @@ func distinct(r *rig.Repo, n int) (asks []rig.Ask) {
 	return asks
 }
 
+// warm waits until there is a mirror: with a short wait set, nobody waits for one.
+func (l *Lab) warm(s *rig.GitServer, r *rig.Repo) {
+	l.Helper()
+	l.until("a mirror of "+r.Name, func() error {
+		return wholeOrNot(l, rig.Ask{Wants: commits(r, "main")[:1], Depth: 1}, s.URL(r.Name))
+	})
+}
+
 // queued waits until so many wait for a permit to make a pack.
 func (l *Lab) queued(s *rig.GitServer, n int) {
 	l.Helper()
@@ -76,11 +84,11 @@ func shedBeforeAnyByte(l *Lab) {
 		{"after notices", []string{"--git-wait", "900ms", "--git-silent-wait", "500ms", "--git-queue-notice-after", "100ms"}, 0, byBand3},
 	} {
 		s := l.serve(append(way.flags, "--git-per-repository", "1", "--git-total", "1")...)
-		rig.NewGitClient(l).Git("ls-remote", s.URL("r"))
-		held := s.Spy.Hold("pack-objects")
+		l.warm(s, r)
+		held, before := s.Spy.Hold("pack-objects"), len(s.Spy.Packs())
 		first := make(chan error, 1)
 		go func() { first <- wholeOrNot(l, asks[0], s.URL("r")) }()
-		l.making(s, 0, 1)
+		l.making(s, before, 1)
 		for _, ask := range asks[1:] {
 			ask.Depth = way.depth * 1000 // with a depth there is a section before the pack: such a client cannot be told
 			p, err := ask.Get(l.ctx(), s.URL("r"))
@@ -195,13 +203,13 @@ func byCost(l *Lab) {
 func permits(l *Lab) {
 	r := l.Up.Big("big", l.Size.Big)
 	s := l.serve("--git-per-repository", "1", "--git-total", "1", "--git-wait", "2s", "--git-silent-wait", "1s", "--git-queue-notice-after", "1900ms")
-	rig.NewGitClient(l).Git("ls-remote", s.URL("big"))
+	l.warm(s, r)
 	asks := distinct(r, 5)
-	held := s.Spy.Hold("pack-objects")
+	held, before := s.Spy.Hold("pack-objects"), len(s.Spy.Packs())
 	slow, leave := context.WithCancel(l.ctx())
 	slowEnded := make(chan error, 1)
 	go func() { slowEnded <- slowly(slow, asks[0], s.URL("big")) }()
-	l.making(s, 0, 1)
+	l.making(s, before, 1)
 	if n, err := s.InUse("git_packs"); err != nil || n == 0 {
 		l.Errorf("while a pack is made %v is in use, %v", n, err)
 	}
@@ -232,7 +240,7 @@ func permits(l *Lab) {
 	<-slowEnded
 	// And one that leaves while its pack is made, alone.
 	held = s.Spy.Hold("pack-objects")
-	before := len(s.Spy.Packs())
+	before = len(s.Spy.Packs())
 	alone, cancel := context.WithCancel(l.ctx())
 	go func() { asks[3].Get(alone, s.URL("big")); gone <- nil }()
 	l.making(s, before, 1)
@@ -251,9 +259,7 @@ func cheapShed(l *Lab) {
 	r := l.Up.Deep("r", l.Size.Commits)
 	s := l.serve("--git-per-repository", "1", "--git-total", "1", "--git-wait", "60ms", "--git-silent-wait", silent.String(), "--git-queue-notice-after", "55ms")
 	asks := distinct(r, 2)
-	l.until("the mirror to be made", func() error { // for which nobody waits longer than 60 ms
-		return wholeOrNot(l, rig.Ask{Wants: asks[0].Wants, Depth: 1}, s.URL("r"))
-	})
+	l.warm(s, r)
 	before := len(s.Spy.Packs())
 	held := s.Spy.Hold("pack-objects")
 	first := make(chan error, 1)
