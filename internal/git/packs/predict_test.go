@@ -43,7 +43,6 @@ func TestTheLaneFollowsFromTypesAndReachableSize(t *testing.T) {
 		{"deeper", r.clone("deepen 5"), true},
 		{"very deep", r.clone("deepen 90"), false},
 		{"since a day", r.clone("deepen-since 1000000050"), false},
-		{"what is not there", r.fetch("want "+none, "done"), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			full := r.o.Heavy

@@ -275,8 +275,8 @@ func (c *call) wait(t testing.TB) *call {
 	t.Helper()
 	select {
 	case <-c.over:
-	case <-time.After(30 * time.Second):
-		t.Fatal("the call is not over after 30s")
+	case <-time.After(2 * time.Minute):
+		t.Fatal("the call is not over after 2 minutes")
 	}
 	return c
 }

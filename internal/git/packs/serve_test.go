@@ -1,6 +1,7 @@
 package packs
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leveehq/levee/internal/git/child"
 	"github.com/leveehq/levee/internal/git/pkt"
 )
 
