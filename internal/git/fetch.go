@@ -128,7 +128,7 @@ func (c *call) makePack(q *pkt.Request, le lease, clone bool) error {
 		c.prologue = false                          // what went wrong has been told
 		c.cut = err != nil && q.SidebandSize() == 0 // or could not be
 	} else if err != nil {
-		return c.orForwardBody(q, err)
+		return c.forwardWhatFailed(q, err)
 	}
 	if err == nil {
 		c.count.served(c.repo)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/leveehq/levee/internal/git/child"
 	"github.com/leveehq/levee/internal/git/pkt"
 	"github.com/leveehq/levee/internal/git/upstream"
 )
@@ -29,6 +30,16 @@ func (c *call) orForwardBody(q *pkt.Request, err error) error {
 		return c.forwardBody(q)
 	}
 	return err
+}
+
+// forwardWhatFailed forwards what git gave up on, too. Be it for the request (a filter that is none) or for a damaged mirror:
+// upstream's is the right answer, and a 5xx of ours is not.
+func (c *call) forwardWhatFailed(q *pkt.Request, err error) error {
+	if errors.As(err, new(*child.ExitError)) && !isTooLarge(err) {
+		c.gaveUp = err
+		return c.forwardBody(q)
+	}
+	return c.orForwardBody(q, err)
 }
 
 func isUnsupported(err error) bool {

@@ -33,6 +33,7 @@ type call struct {
 
 	method string // what it came to: a bounded word for logs and metrics
 	stale  error  // why upstream was not asked; nil if it was
+	gaveUp error  // why upstream was asked instead of git here; for the log
 
 	permits []*gate.Permit // given back at the end
 
@@ -183,6 +184,9 @@ func (c *call) record(err error, took time.Duration) {
 	c.count.answered(c.method, c.code, c.origin)
 	if c.log == nil {
 		return
+	}
+	if err == nil {
+		err = c.gaveUp
 	}
 	repository := ""
 	if c.repo.Path != "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/leveehq/levee"
 	"github.com/leveehq/levee/internal/accesslog"
 	"github.com/leveehq/levee/internal/e2e/rig"
+	"github.com/leveehq/levee/internal/git/mirror"
 	"github.com/leveehq/levee/internal/git/upstream"
 )
 
@@ -182,6 +183,47 @@ func TestAnUpstreamOfTheOldProtocolIsServedByPassingOn(t *testing.T) {
 	}
 	if list := r.store.List(); len(list) > 0 {
 		t.Errorf("there is a mirror: %+v", list)
+	}
+}
+
+func TestWhatGitGivesUpOnUpstreamAnswers(t *testing.T) {
+	r := startReal(t, nil)
+	r.up.R40("r40")
+	c := rig.NewGitClient(t)
+	c.Clone(r.url + "r40")
+	for _, flag := range []string{"--shallow-exclude=main", "--shallow-exclude=none", "--filter=tree:-1"} {
+		dir := filepath.Join(t.TempDir(), "clone")
+		said, err := c.Run(t.Context(), "clone", "--bare", flag, r.url+"r40", dir)
+		if err == nil || strings.Contains(said, "HTTP 5") {
+			t.Errorf("%s: %v: %s", flag, err, said)
+		}
+	}
+	for _, a := range r.Status().Answers {
+		if a.Code >= 500 {
+			t.Errorf("answered %+v", a)
+		}
+	}
+}
+
+func TestAMirrorThatIsDamagedWhileItIsServedHurtsNobody(t *testing.T) {
+	r := startReal(t, nil)
+	r.up.R40("r40")
+	c := rig.NewGitClient(t)
+	c.Clone(r.url + "r40")
+	packs, err := filepath.Glob(filepath.Join(r.opt.Dir, "mirrors", "mirrors", "*", "objects", "pack", "*.pack"))
+	if err != nil || len(packs) == 0 {
+		t.Fatal(packs, err)
+	}
+	for _, pack := range packs {
+		if err := os.Truncate(pack, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, flags := range [][]string{{"--depth=1"}, {"--bare"}, nil} {
+		c.In(c.Clone(r.url+"r40", flags...), "fsck", "--connectivity-only")
+	}
+	if list := r.store.List(); len(list) != 1 || list[0].State != mirror.Ready {
+		t.Errorf("afterwards: %+v", list)
 	}
 }
 

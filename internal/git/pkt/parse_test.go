@@ -99,6 +99,13 @@ func TestAV0FetchIsTakenApart(t *testing.T) {
 	}
 }
 
+func TestV0TellsTheObjectFormatByTheLengthOfIDs(t *testing.T) {
+	got, err := ParseV0(0, v0("want "+d64+" ofs-delta|-|have "+d64+"|done"), Limits{})
+	if err != nil || got.ObjectFormat != "sha256" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 func TestTheProbeHasNoCommand(t *testing.T) {
 	for _, parse := range parsers {
 		r, err := parse([]byte("0000"))
@@ -161,6 +168,7 @@ func TestAnErrorNamesTheLineAndWhatWasExpected(t *testing.T) {
 		{"v0", string(v0("want "+a40+"|-")) + "0001", "a delimiter packet; protocol v0 has none"},
 		{"v1", "0001", "a delimiter packet; protocol v1 has none"},
 		{"v0", string(v0("want "+a40+"|-")) + "00", "the body ends here"},
+		{"v0", string(v0("want " + a40 + "|-|have " + d64 + "|done")), "object ids of 64 digits and says no object-format"},
 	} {
 		r, err := parsers[c.parser]([]byte(c.body))
 		if err == nil || r != nil || !strings.Contains(err.Error(), c.want) {

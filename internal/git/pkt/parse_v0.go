@@ -24,6 +24,9 @@ func ParseV0(version int, body []byte, l Limits) (*Request, error) {
 		p.n++
 		return nil, p.wrong("%d more bytes behind the end of the request", len(p.body)-p.at)
 	}
+	if p.wide && !p.narrow { // git says the format in v2 alone
+		p.r.ObjectFormat = "sha256"
+	}
 	return p.finish()
 }
 
