@@ -117,7 +117,7 @@ func (c *call) makePack(q *pkt.Request, le lease, clone bool) error {
 		o.skip = packfileHeader
 	}
 	start := time.Now()
-	result, err := c.packs.Serve(c.r.Context(), packs.Job{Lease: held, Request: q, Caller: c.peer}, o)
+	result, err := c.packs.Serve(c.r.Context(), packs.Job{Lease: held, Request: q, Caller: c.peer, Clone: clone}, o)
 	c.waited += result.Waited
 	c.outcome = result.Outcome
 	c.count.result(err, result.Waited)

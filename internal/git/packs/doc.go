@@ -64,6 +64,7 @@ type Job struct {
 	Lease   *mirror.Lease // the caller's, to be kept until Serve returns; what outlives it holds another one
 	Request *pkt.Request  // a fetch
 	Caller  string        // whose turn it is in the quick lanes
+	Clone   bool          // nothing is had, and what refs name is wanted: its cost is known without a look
 }
 
 // Out is where an answer goes. What is written is the body of application/x-git-upload-pack-result.

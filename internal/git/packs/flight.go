@@ -79,7 +79,7 @@ func (c *Cache) take(k key, j *Job, lease *mirror.Lease) (*seat, error) {
 		return nil, nil
 	default:
 		s.leader = true
-		f = c.beginLocked(k, Job{Lease: lease, Request: j.Request, Caller: j.Caller}, p)
+		f = c.beginLocked(k, Job{Lease: lease, Request: j.Request, Caller: j.Caller, Clone: j.Clone}, p)
 	}
 	f.seats[s] = struct{}{}
 	s.flight = f

@@ -33,30 +33,36 @@ const (
 
 var errEnough = errors.New("more objects than are worth counting")
 
+// clone is what all of the repository costs.
+func (f *flight) clone() wanted {
+	return wanted{kind: "clone" + filtered(f.job.Request), quick: f.job.Lease.Objects <= f.few()}
+}
+
 func (f *flight) look(ctx context.Context) (wanted, error) {
 	r := f.job.Request
-	clone := wanted{kind: "clone" + filtered(r), quick: f.job.Lease.Objects <= f.few()}
 	if len(r.Wants)+len(r.WantRefs) > lookWants {
-		return clone, nil
+		return f.clone(), nil
 	}
 	wants, haves, err := f.types(ctx)
 	switch {
 	case err != nil:
-		return clone, err
+		return f.clone(), err
 	case len(wants.names) == 0: // upload-pack will say so
 		return wanted{kind: "nothing", quick: true}, nil
 	case wants.blobs == len(wants.names):
 		w := wanted{kind: "blobs", objects: int64(wants.blobs), largest: wants.largest}
 		w.quick = w.objects <= f.few() && w.largest <= f.c.o.QuickSlot/2
 		return w, nil
-	case r.Depth > 0 || r.DeepenSince != "" || len(r.DeepenNot) > 0:
+	case deepens(r):
 		return f.lookShallow(ctx, wants)
 	case wants.commits > 0 && len(haves.names) == 0:
-		return clone, nil
+		return f.clone(), nil
 	}
 	n, err := f.reaches(ctx, f.few(), "--use-bitmap-index", wants.names, haves.names)
 	return wanted{kind: "fetch" + filtered(r), quick: n > 0}, err
 }
+
+func deepens(r *pkt.Request) bool { return r.Depth > 0 || r.DeepenSince != "" || len(r.DeepenNot) > 0 }
 
 // lookShallow counts a checkout, which is most of what a shallow clone gets.
 func (f *flight) lookShallow(ctx context.Context, wants found) (wanted, error) {

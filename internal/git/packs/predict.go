@@ -33,8 +33,11 @@ func (f *flight) few() int64 { return f.c.o.QuickSlot / quickPerObject }
 
 // predict looks at what is wanted, since neither the presence of haves nor that of a filter tells the cost: a lazy fetch of two
 // blobs has the shape of a partial clone, and a have costs a client nothing. It needs a permit for its children, which it gives
-// back.
+// back. Of a clone all is known, so a queue of clones starts no child.
 func (f *flight) predict(ctx context.Context) (cost, error) {
+	if f.job.Clone && !deepens(f.job.Request) {
+		return f.price(f.clone()), nil
+	}
 	permit, err := f.admit(ctx, f.c.o.Rounds, f.job.Caller, f.c.o.RoundSlot)
 	if err != nil {
 		return cost{}, err

@@ -61,6 +61,21 @@ func TestAWaiterIsSilentThenToldItsPositionAndThenServed(t *testing.T) {
 	}
 }
 
+func TestACloneWaitsForNothingButItsOwnPermit(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.o.Wait, r.o.NoticeAfter = 300*time.Millisecond, time.Hour })
+	defer r.fill(r.o.Rounds)() // a look at what is wanted would wait here
+	full := r.fill(r.o.Heavy)
+	job := Job{Lease: r.lease, Request: r.clone(), Caller: "10.0.0.1", Clone: true}
+	_, err := r.c.Serve(t.Context(), job, new(out))
+	if shed := new(gate.Shed); !errors.As(err, &shed) || shed.Gate != r.o.Heavy.Name() {
+		t.Errorf("with no permit left: %v", err)
+	}
+	full()
+	if res, err := r.c.Serve(t.Context(), job, new(out)); err != nil || res.Outcome != Generated {
+		t.Errorf("with a permit: %+v, %v", res, err)
+	}
+}
+
 func TestAShedIsAnErrorBeforeAnythingWasSaidAndBand3Afterwards(t *testing.T) {
 	for _, told := range []bool{false, true} {
 		t.Run(fmt.Sprintf("told=%v", told), func(t *testing.T) {
