@@ -72,6 +72,14 @@ func checkRefs(r *upstream.Refs) error {
 		return malformed("advertises the object format %.40q, which is not known", r.ObjectFormat)
 	}
 	seen := make(map[string]struct{}, len(r.List))
+	// Of a repository within a namespace (gitnamespaces(7)) git names the HEAD of all besides the namespace's own, which is first.
+	heads := 0
+	r.List = slices.DeleteFunc(r.List, func(ref upstream.Ref) bool {
+		if ref.Name == "HEAD" {
+			heads++
+		}
+		return ref.Name == "HEAD" && heads > 1
+	})
 	for _, ref := range r.List {
 		if _, twice := seen[ref.Name]; twice {
 			return malformed("advertises %.200q twice", ref.Name)
