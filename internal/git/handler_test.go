@@ -49,6 +49,25 @@ func TestV0AndV1AdvertiseTheRefs(t *testing.T) {
 	}
 }
 
+// A capability that is there twice has a git before 2.41 read it again and again, and take memory each time.
+func TestV0TellsOfOneSymbolicRefAlone(t *testing.T) {
+	r := newStage(t, nil)
+	r.view = func() (*mirror.View, error) {
+		return &mirror.View{Refs: &upstream.Refs{ObjectFormat: "sha1", List: []upstream.Ref{
+			{Name: "HEAD", OID: string(oidA), Symref: "refs/heads/main"},
+			{Name: "refs/heads/main", OID: string(oidA)},
+			{Name: "refs/namespaces/ns/HEAD", OID: string(oidA), Symref: "refs/namespaces/ns/refs/heads/main"},
+			{Name: "refs/remotes/origin/HEAD", OID: string(oidA), Symref: "refs/remotes/origin/main"},
+		}}}, nil
+	}
+	for _, version := range []string{"", "version=1"} {
+		got := text(t, r.do(http.MethodGet, repoPath+"/info/refs?service=git-upload-pack", nil, "Git-Protocol", version))
+		if strings.Count(got, " symref=") != 1 || !strings.Contains(got, " symref=HEAD:refs/heads/main ") || !strings.Contains(got, " refs/remotes/origin/HEAD\n") {
+			t.Errorf("%q: %q", version, got)
+		}
+	}
+}
+
 func TestAnEmptyRepositoryAdvertisesItsCapabilities(t *testing.T) {
 	r := newStage(t, nil)
 	r.view = func() (*mirror.View, error) {

@@ -106,13 +106,7 @@ func advertise(b io.Writer, version int, refs *upstream.Refs, h hidden) {
 	if version == 1 {
 		w.Line("version 1")
 	}
-	caps := capabilitiesV0
-	for _, r := range refs.List {
-		if r.Symref != "" && r.OID != "" && !h.hides(r.Name) {
-			caps += " symref=" + r.Name + ":" + r.Symref
-		}
-	}
-	caps += " filter object-format=" + refs.ObjectFormat + " " + agent
+	caps := capabilitiesV0 + symrefV0(refs, h) + " filter object-format=" + refs.ObjectFormat + " " + agent
 	first := "\x00" + caps
 	for _, r := range refs.List {
 		if r.OID == "" || h.hides(r.Name) {
@@ -128,6 +122,17 @@ func advertise(b io.Writer, version int, refs *upstream.Refs, h hidden) {
 		w.Line(zeroID(refs.ObjectFormat), " capabilities^{}", first)
 	}
 	w.Flush()
+}
+
+// symrefV0 tells where HEAD points to, and of no other symbolic ref: git's own server does not either, and a git between 2.28
+// and 2.40 that finds a capability twice never stops reading it, until it is out of memory.
+func symrefV0(refs *upstream.Refs, h hidden) string {
+	for _, r := range refs.List {
+		if r.Name == "HEAD" && r.Symref != "" && r.OID != "" && !h.hides(r.Name) {
+			return " symref=HEAD:" + r.Symref
+		}
+	}
+	return ""
 }
 
 func zeroID(format string) string {
