@@ -91,6 +91,10 @@ func isTooLarge(err error) bool {
 	return false
 }
 
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
 // shedSettings says, for the text of a shed, which setting has which gate admit more.
 var shedSettings = map[string]shedcode.Setting{
 	"git_requests": {Limit: "git.memory", Wait: "git.silent_wait"},
@@ -184,7 +188,7 @@ func (c *call) answer(err error) (int, string) {
 		return http.StatusServiceUnavailable, fmt.Sprintf("git %s was ended by a signal: try again", exit.Args)
 	case errors.As(err, &exit):
 		return http.StatusInternalServerError, fmt.Sprintf("git %s failed; the server's log says more", exit.Args)
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case isDiskFull(err):
 		c.retryAfter(30 * time.Second)
 		return http.StatusServiceUnavailable, "the server's disk is full: make room in git.path, or lower git.max_size and git.spool_size"
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):

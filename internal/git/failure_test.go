@@ -114,7 +114,10 @@ func TestAnOutageIsBridgedOnlyForThoseWhomUpstreamKnew(t *testing.T) {
 }
 
 func TestWhatThereIsNoRoomForGoesUpstream(t *testing.T) {
-	for _, err := range []error{fmt.Errorf("500 GiB: %w", mirror.ErrNoRoom), &child.ExitError{Args: "index-pack", OutOfMemory: true}} {
+	for _, err := range []error{
+		fmt.Errorf("500 GiB: %w", mirror.ErrNoRoom), &child.ExitError{Args: "index-pack", OutOfMemory: true},
+		&os.PathError{Op: "write", Path: "config", Err: syscall.ENOSPC},
+	} {
 		r := newStage(t, nil)
 		r.leased = func(context.Context) error { return err }
 		r.forwards = func(w http.ResponseWriter, req *http.Request, _ upstream.Repo, _ string) error {

@@ -26,7 +26,7 @@ func (c *call) orForward(err error) error {
 // orForwardBody forwards a fetch, whose body was read, to an upstream of which no mirror can be made, or for whose pack or
 // mirror there is no room here, if that is wanted.
 func (c *call) orForwardBody(q *pkt.Request, err error) error {
-	if isUnsupported(err) || isTooLarge(err) && c.opt.TooLarge == ForwardTooLarge {
+	if isUnsupported(err) || (isTooLarge(err) || isDiskFull(err)) && c.opt.TooLarge == ForwardTooLarge {
 		return c.forwardBody(q)
 	}
 	return err
