@@ -126,11 +126,19 @@ func (c *gitAdmin) each(ctx context.Context, env environment, path string, repos
 	return nil
 }
 
+// unschemed is a repository's name where its URL was given, which is what people have at hand.
+func unschemed(repo string) string {
+	if _, name, ok := strings.Cut(repo, "://"); ok {
+		return name
+	}
+	return repo
+}
+
 // ask makes one request. It has no time-out but the caller's signal: a first clone takes as long as it takes.
 func (c *gitAdmin) ask(ctx context.Context, method, path, repo string) ([]byte, error) {
 	u := url.URL{Scheme: "http", Host: c.Admin, Path: path}
 	if repo != "" {
-		u.RawQuery = url.Values{"repo": {repo}}.Encode()
+		u.RawQuery = url.Values{"repo": {unschemed(repo)}}.Encode()
 	}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
 	if err != nil {
@@ -146,8 +154,12 @@ func (c *gitAdmin) ask(ctx context.Context, method, path, repo string) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	if resp.StatusCode/100 != 2 {
-		return nil, fmt.Errorf("%s: %s", resp.Status, strings.TrimSpace(string(body)))
+	said := strings.TrimSpace(string(body))
+	switch {
+	case resp.StatusCode == http.StatusNotFound && said == "404 page not found": // net/http's own: nobody has these paths
+		return nil, fmt.Errorf("the server at %s has its Git cache off: name a host, as in levee serve --git-host github.com", c.Admin)
+	case resp.StatusCode/100 != 2:
+		return nil, fmt.Errorf("%s: %s", resp.Status, said)
 	}
 	return body, nil
 }

@@ -67,6 +67,22 @@ func TestGitWarmAndEvictGoOnBehindARepositoryThatFails(t *testing.T) {
 	}
 }
 
+func TestGitWarmTakesURLs(t *testing.T) {
+	status, out, errors := levee("git", "warm", "--admin", fakeGitAdmin(t), "https://github.com/org/repo")
+	if status != exitOK || !strings.Contains(out, "ready, 25MiB") {
+		t.Errorf("status %d, %s%s", status, out, errors)
+	}
+}
+
+func TestGitCommandsSayThatTheCacheIsOff(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	status, _, errors := levee("git", "ls", "--admin", strings.TrimPrefix(s.URL, "http://"))
+	if status != exitFailed || !strings.Contains(errors, "Git cache off") || !strings.Contains(errors, "--git-host") {
+		t.Errorf("status %d, %s", status, errors)
+	}
+}
+
 func TestGitCommandsSayWhichAddressDoesNotAnswer(t *testing.T) {
 	status, _, errors := levee("git", "ls", "--admin", "127.0.0.1:1")
 	if status != exitFailed || !strings.Contains(errors, "--admin") {

@@ -51,7 +51,7 @@ func (g *guard) check(a netip.Addr) error {
 	switch {
 	case in(private, a) && !g.private: // ::1 is in ::/96, too
 		return fmt.Errorf("%s resolves to %s, a loopback, private or link-local address: it is not reached, because whoever can change that "+
-			"name could reach this network; if the host is in it, allow private addresses for it, or name it by its address", g.host, a)
+			"name could reach this network; if the host is in it, add it to git.private_hosts, or name it by its address", g.host, a)
 	case in(never, a) && !in(private, a):
 		return fmt.Errorf("%s resolves to %s, at which no host can be: it is not reached", g.host, a)
 	}
