@@ -48,7 +48,7 @@ func neitherStarves(l *Lab) {
 	}
 	l.Logf("calls a second: %v", best)
 	for solo, beside := range map[string]string{"bazel alone": "bazel beside clones", "git alone": "git beside writes"} {
-		if best[beside] < best[solo]*0.7 {
+		if best[beside] < best[solo]*l.Size.Share {
 			l.Errorf("%s is %.2f of %s", beside, best[beside]/best[solo], solo)
 		}
 	}

@@ -15,13 +15,17 @@ type Size struct {
 	Commits int   // of the deep repository, five objects each
 	Crowd   int   // clients at once
 	Rounds  int   // of what is repeated
+
+	// Share of what a service does alone that it has to do beside a storm on the other. What a machine with other things to do
+	// has left says nothing of ours, so where that is to be expected it is low: nobody comes to a halt, and nobody is shed.
+	Share float64
 }
 
 // Small takes seconds, Full what the cases say. Both repositories have more objects than what a server calls few: their clones
 // are not of those that are cheap enough to pass the others.
 var (
-	Small = Size{Big: 8 << 20, Commits: 1500, Crowd: 20, Rounds: 6}
-	Full  = Size{Big: 200 << 20, Commits: 18_500, Crowd: 60, Rounds: 200}
+	Small = Size{Big: 8 << 20, Commits: 1500, Crowd: 20, Rounds: 6, Share: 0.1}
+	Full  = Size{Big: 200 << 20, Commits: 18_500, Crowd: 60, Rounds: 200, Share: 0.7}
 )
 
 // Case is one check.
