@@ -150,7 +150,7 @@ func (c *call) lsRefs(q *pkt.Request) error {
 	c.method = "ls-refs"
 	v, err := c.refs()
 	if err != nil {
-		return c.orForward(err)
+		return c.orForwardBody(q, err)
 	}
 	b := spill{call: c, contentType: uploadPackResult}
 	writeRefs(&b, q, v, c.hidden)

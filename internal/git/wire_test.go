@@ -2,6 +2,7 @@ package git
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/leveehq/levee/gate"
+	"github.com/leveehq/levee/internal/git/mirror"
 	"github.com/leveehq/levee/internal/git/packs"
 	"github.com/leveehq/levee/internal/git/pkt"
 	"github.com/leveehq/levee/internal/git/upstream"
@@ -144,6 +146,30 @@ func TestASideBandlessClientLearnsOfAFailureByTheCut(t *testing.T) {
 	resp := r.do(http.MethodPost, repoPath+"/git-upload-pack", &b, "Git-Protocol", "")
 	if got, err := io.ReadAll(resp.Body); err == nil {
 		t.Errorf("the answer looks whole: %q", got)
+	}
+}
+
+// Such as that there are too many refs: the question was read by then.
+func TestAQuestionForRefsThatOnlyUpstreamCanAnswerIsPassedOnWhole(t *testing.T) {
+	r := newStage(t, nil)
+	r.view = func() (*mirror.View, error) {
+		return nil, &upstream.Failure{Kind: upstream.Unsupported, Err: errors.New("too many refs")}
+	}
+	var seen string
+	r.forwards = func(w http.ResponseWriter, req *http.Request, _ upstream.Repo, rest string) error {
+		body, err := io.ReadAll(req.Body)
+		seen = rest + " " + req.Header.Get("Content-Encoding") + " " + string(body)
+		w.WriteHeader(http.StatusOK)
+		return err
+	}
+	body := lines("command=ls-refs", "", "peel")
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	_, _ = io.WriteString(z, body)
+	_ = z.Close()
+	resp := r.do(http.MethodPost, repoPath+"/git-upload-pack", &zipped, "Content-Encoding", "gzip")
+	if want := "git-upload-pack  " + body; resp.StatusCode != http.StatusOK || seen != want {
+		t.Errorf("%s; upstream saw %q, want %q", resp.Status, seen, want)
 	}
 }
 
