@@ -154,6 +154,12 @@ func (k *known) learn(repo upstream.Repo, v *mirror.View) {
 	}
 }
 
+func (k *known) forget(repo upstream.Repo) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.mu.of, repo)
+}
+
 // view is what was seen within the time given.
 func (k *known) view(repo upstream.Repo, within time.Duration) (*mirror.View, bool) {
 	k.mu.Lock()

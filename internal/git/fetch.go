@@ -55,7 +55,13 @@ func (c *call) fetch(q *pkt.Request) error {
 
 func (c *call) answerFetch(q *pkt.Request) error {
 	le, v, err := c.leaseTold(q)
-	if err != nil {
+	switch {
+	case isUnsupported(err) && v != nil && q.Version < 2:
+		// Our advertisement did not say where upstream's history ends, and the client does not expect it of the pack.
+		c.known.forget(c.repo)
+		c.told(err.Error() + "; its own refs are shown from now on: try again")
+		return nil
+	case err != nil:
 		return c.orForwardBody(q, err)
 	}
 	defer le.Release()

@@ -26,6 +26,9 @@ func (c *call) orForward(err error) error {
 // orForwardBody forwards a fetch, whose body was read, to an upstream of which no mirror can be made, or for whose pack or
 // mirror there is no room here, if that is wanted.
 func (c *call) orForwardBody(q *pkt.Request, err error) error {
+	if isUnsupported(err) {
+		c.known.forget(c.repo) // from now on upstream advertises for itself
+	}
 	if isUnsupported(err) || (isTooLarge(err) || isDiskFull(err)) && c.opt.TooLarge == ForwardTooLarge {
 		return c.forwardBody(q)
 	}

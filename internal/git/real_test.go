@@ -186,6 +186,37 @@ func TestAnUpstreamOfTheOldProtocolIsServedByPassingOn(t *testing.T) {
 	}
 }
 
+func TestAShallowUpstreamIsServedByPassingOn(t *testing.T) {
+	for _, version := range []string{"0", "2"} {
+		t.Run("v"+version, func(t *testing.T) {
+			r := startReal(t, nil)
+			whole := r.up.Deep("whole", 10)
+			c := rig.NewGitClient(t).With("GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=protocol.version", "GIT_CONFIG_VALUE_0="+version)
+			shallow := r.up.Open("shallow")
+			c.Git("clone", "-q", "--bare", "--no-local", "--depth=3", whole.Dir, shallow.Dir)
+			if version == "0" { // who has refs from us cannot read a pack of upstream's
+				said, err := c.Run(t.Context(), "clone", r.url+"shallow", filepath.Join(c.Dir(), "first"))
+				if err == nil || !strings.Contains(said, "shallow clone itself") || !strings.Contains(said, "try again") {
+					t.Errorf("the first: %v: %s", err, said)
+				}
+			}
+			dir := c.Clone(r.url + "shallow")
+			c.In(dir, "fsck", "--connectivity-only")
+			if got, want := c.In(dir, "log", "--format=%H"), shallow.Git("log", "--format=%H"); got != want {
+				t.Errorf("the clone has\n%s\nwant\n%s", got, want)
+			}
+			next := shallow.Commit("main", "next", "next")
+			c.In(dir, "fetch")
+			if got := strings.TrimSpace(c.In(dir, "rev-parse", "origin/main")); got != next {
+				t.Errorf("after fetch %s, want %s", got, next)
+			}
+			if list := r.store.List(); len(list) > 0 {
+				t.Errorf("there is a mirror: %+v", list)
+			}
+		})
+	}
+}
+
 func TestWhatGitGivesUpOnUpstreamAnswers(t *testing.T) {
 	r := startReal(t, nil)
 	r.up.R40("r40")

@@ -126,6 +126,50 @@ func TestNoGraceForWhoMayNotRead(t *testing.T) {
 	}
 }
 
+func TestWhereObjectsCannotBeHadRefsAreUpstreamsToShow(t *testing.T) {
+	w := newOrigin(t)
+	w.commit("main")
+	h := hostOf(w)
+	h.set(func(_ context.Context, what string, _ upstream.Credentials) error {
+		if what == "fetch" {
+			return failure(upstream.Unsupported)
+		}
+		return nil
+	})
+	s := openStore(t, options(t), h)
+	v, err := s.Refs(t.Context(), repoA, nobody)
+	must(t, err)
+	if _, err := s.Lease(t.Context(), repoA, nobody, v, nil); kindOf(err) != upstream.Unsupported {
+		t.Errorf("lease: %v", err)
+	}
+	for range 3 {
+		if _, err := s.Refs(t.Context(), repoA, nobody); kindOf(err) != upstream.Unsupported {
+			t.Errorf("refs: %v", err)
+		}
+	}
+	if _, fetched := h.counts(); fetched != 1 {
+		t.Errorf("%d fetches", fetched)
+	}
+
+	// It is tried again after a while, behind everybody's back; and then it is a mirror like any other.
+	h.set(nil)
+	m := s.enter(repoA)
+	m.mu.Lock()
+	m.mu.pause = time.Time{}
+	m.mu.Unlock()
+	if _, err := s.Refs(t.Context(), repoA, nobody); kindOf(err) != upstream.Unsupported {
+		t.Errorf("refs: %v", err)
+	}
+	m.mu.Lock()
+	again := m.mu.syncing
+	m.mu.Unlock()
+	if again != nil {
+		must(t, again.wait(t.Context(), nil))
+	}
+	s.leave(m)
+	lease(t, s, repoA)
+}
+
 func TestG7WhenTheFetchFailsNobodyIsToldThatABranchIsNotThere(t *testing.T) {
 	w := newOrigin(t)
 	w.commit("main")

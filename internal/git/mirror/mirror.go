@@ -189,9 +189,7 @@ func (s *Store) refsSince(ctx context.Context, m *mirror, cred upstream.Credenti
 		}
 		switch {
 		case q.err == nil:
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			return m.viewLocked(q.snap, nil), nil
+			return m.viewOf(q.snap)
 		case q.cred == cred || !isAccess(q.err):
 			return m.inGrace(q.err)
 		}
@@ -199,11 +197,22 @@ func (s *Store) refsSince(ctx context.Context, m *mirror, cred upstream.Credenti
 	}
 }
 
+// viewOf is the view of what upstream has just said. Where only its refs can be had and not its objects, it is asked for both: what
+// it advertises (to v0, that its history is cut) belongs to what it then sends.
+func (m *mirror) viewOf(snap *snapshot) (*View, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if kindOf(m.mu.err) == upstream.Unsupported && m.behindLocked() {
+		return nil, m.mu.err
+	}
+	return m.viewLocked(snap, nil), nil
+}
+
 // fresh is a view that is not older than oldest, or nil.
 func (m *mirror) fresh(oldest time.Time) *View {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.mu.known == nil || m.mu.known.began.Before(oldest) {
+	if m.mu.known == nil || m.mu.known.began.Before(oldest) || kindOf(m.mu.err) == upstream.Unsupported {
 		return nil
 	}
 	return m.viewLocked(m.mu.known, nil)

@@ -113,6 +113,10 @@ const (
 )
 
 func (m *mirror) pauseLocked(err error) {
+	if kindOf(err) == upstream.Unsupported { // nor does that change soon
+		m.mu.failures, m.mu.pause = 0, time.Now().Add(mostPause)
+		return
+	}
 	if err == nil || kindOf(err) != "" || errors.Is(err, gate.ErrShed) {
 		m.mu.failures, m.mu.pause = 0, time.Time{}
 		return

@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -44,7 +45,10 @@ func (c *Client) fetch(ctx context.Context, h *host, ad *advert, as string, f Fe
 		return err
 	}
 	r := pkt.NewReader(a)
-	if err := skipToPack(r); err != nil {
+	switch err := skipToPack(r, f.Depth > 0); {
+	case errors.Is(err, errShallow):
+		return h.failure(Unsupported, "has the repository without all of its history (it is a shallow clone itself)")
+	case err != nil:
 		return a.failed(err)
 	}
 	pack := &packWriter{w: f.Pack}
@@ -100,8 +104,12 @@ func (h *host) fetchBody(ad *advert, f Fetch) (*body, error) {
 	return newBody(head.Bytes()).objects("want ", f.Wants).objects("have ", f.Haves).bytes(tail.Bytes()), nil
 }
 
-// skipToPack reads what comes before the pack. None of it is of use to a mirror: it knows what it asked for.
-func skipToPack(r *pkt.Reader) error {
+// errShallow is where upstream's own history ends, for one who wants all of it.
+var errShallow = errors.New("the repository is shallow")
+
+// skipToPack reads what comes before the pack. A mirror has no use for any of it: it knows what it asked for. But where it did not
+// ask for a depth, it must not be told of one.
+func skipToPack(r *pkt.Reader, deep bool) error {
 	for {
 		kind, line, err := nextLine(r)
 		switch {
@@ -109,6 +117,8 @@ func skipToPack(r *pkt.Reader) error {
 			return err
 		case kind == pkt.Data && string(line) == "packfile":
 			return nil
+		case kind == pkt.Data && string(line) == "shallow-info" && !deep:
+			return errShallow
 		case kind != pkt.Data && kind != pkt.Delim:
 			return fmt.Errorf("%w: the answer to a fetch ends without a pack", pkt.ErrMalformed)
 		}

@@ -124,6 +124,7 @@ func TestEachWayThatAFetchFailsHasItsKind(t *testing.T) {
 		"ERR": {lines("ERR internal error"), Unavailable}, "not our ref": {lines("ERR upload-pack: not our ref " + oidA), NotOurRef},
 		"not our ref on band 3": {lines("packfile", band(3, "want "+oidA+" not valid")), NotOurRef},
 		"another band":          {lines("packfile", band(7, "x")), Malformed}, "an empty pack": {lines("packfile", "0000"), Malformed}, "no packet": {"<htm", Malformed},
+		"a shallow repository":    {lines("shallow-info", "shallow "+oidB, "0001", "packfile", band(1, "PACK"), "0000"), Unsupported},
 		"a delimiter in the pack": {lines("packfile", band(1, "PACK"), "0001"), Malformed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +144,7 @@ func TestWhatComesBeforeThePackIsLeftOut(t *testing.T) {
 	c := newClient(t, Options{Transport: s}, "http://h")
 	var pack strings.Builder
 	// lines ends each packet with a line feed, which is the pack's here.
-	if err := c.Fetch(t.Context(), repoH, Credentials{}, Fetch{Wants: []string{oidA}, Pack: &pack}); err != nil || pack.String() != "P\nACK\n" {
+	if err := c.Fetch(t.Context(), repoH, Credentials{}, Fetch{Wants: []string{oidA}, Depth: 1, Pack: &pack}); err != nil || pack.String() != "P\nACK\n" {
 		t.Errorf("the pack is %q, %v", pack.String(), err)
 	}
 }
