@@ -39,6 +39,7 @@ type bare struct {
 
 		doubts   error     // why its files should be verified
 		verified time.Time // last
+		opened   time.Time
 		unfolded bool      // packs came that upkeep has not seen
 		rest     time.Time // no upkeep before
 		yielded  int       // times that upkeep gave way, in a row
@@ -63,6 +64,7 @@ func newBare(s *Store, id upstream.Repo, dir string, m meta) *bare {
 	b.mu.meta = m
 	b.mu.held = map[uint64]int{}
 	b.mu.used = time.Now()
+	b.mu.opened = b.mu.used
 	return b
 }
 

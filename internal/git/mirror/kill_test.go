@@ -363,3 +363,33 @@ func running(t *testing.T, s *Store) {
 		must(t, <-done)
 	})
 }
+
+func TestWhatIsDamagedAndHurtsNobodyIsFoundWithinADay(t *testing.T) {
+	w := newOrigin(t)
+	w.commit("main")
+	s := openStore(t, options(t), hostOf(w))
+	running(t, s)
+	l := lease(t, s, repoA)
+	defer l.Release()
+	name := one(t, l.Dir, "objects/pack/*.pack")
+	must(t, os.Chmod(name, 0o600))
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	must(t, err)
+	_, err = f.WriteAt([]byte{'x'}, 40)
+	must(t, errors.Join(err, f.Close()))
+	b := l.h.b
+	b.mu.Lock()
+	b.mu.unfolded = false // what else would be due first
+	b.mu.Unlock()
+	if what := b.due(time.Now()); what != nil {
+		t.Error("it is looked through at once")
+	}
+	what := b.due(time.Now().Add(scrubEvery + time.Minute))
+	if what == nil {
+		t.Fatal("it is not looked through after a day")
+	}
+	must(t, what(t.Context(), l.h.m))
+	if i := s.List()[0]; i.State != Broken || !strings.Contains(i.Error, "long since") {
+		t.Errorf("%+v", i)
+	}
+}

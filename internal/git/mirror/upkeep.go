@@ -15,7 +15,10 @@ type upkeepRun struct {
 	cancel context.CancelCauseFunc
 }
 
-var errYield = errors.New("upkeep gave way to a fetch")
+var (
+	errYield   = errors.New("upkeep gave way to a fetch")
+	errLongAgo = errors.New("it is long since everything was read")
+)
 
 const (
 	// mostYields is how often upkeep of one mirror gives way in a row: on a busy server it would never be done otherwise.
@@ -29,6 +32,10 @@ const (
 	// repackEvery is how often all is packed anew for the sake of a few suspects, manySuspects how many are worth it earlier.
 	repackEvery  = 24 * time.Hour
 	manySuspects = mostSuspects / 4
+
+	// scrubEvery is how often everything is read for its own sake: pack-objects copies what it can without a look at it, so a
+	// byte that has turned in the middle of a pack is for clients to find, who tell nobody.
+	scrubEvery = 24 * time.Hour
 
 	// repackRest is how long after a repack the next may be, whatever is suspect.
 	repackRest = time.Hour
@@ -184,6 +191,9 @@ func (b *bare) due(now time.Time) func(ctx context.Context, m *mirror) error {
 		return b.repack
 	case !s.none() && sinceRepack > repackEvery:
 		return b.repack
+	case now.Sub(b.mu.verified) > scrubEvery && now.Sub(b.mu.opened) > scrubEvery:
+		b.mu.doubts = errLongAgo
+		return b.verify
 	}
 	return nil
 }
