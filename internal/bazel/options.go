@@ -39,6 +39,10 @@ type Options struct {
 	// CPU is the gate that the services of one process share for computing. nil: New makes it, with GOMAXPROCS units.
 	CPU *gate.Gate
 
+	// Compressors is the number of pooled zstd encoders, and of decoders of small blobs: one for each processor, while they
+	// take no more than a sixteenth of the memory. More have no use; with fewer, calls wait for one another's chunk.
+	Compressors int
+
 	// MaxStreams is the door (bazel.max_streams): gRPC calls open at once, all connections together. Each may hold
 	// DoorWindow. Too low sheds whole bursts before a gate could queue them; too high takes memory from all else.
 	MaxStreams int

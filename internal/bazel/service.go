@@ -46,7 +46,7 @@ func New(o Options) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bazel: %w", err)
 	}
-	z, err := newZstdPool(encoders())
+	z, err := newZstdPool(o.Compressors)
 	if err != nil {
 		return nil, fmt.Errorf("bazel: %w", err)
 	}

@@ -86,6 +86,8 @@ func (o *Options) fill(limit int64) {
 	set(&o.BatchReadMemory, share(64, 8*mib, 128*mib))
 	set(&o.ACMemory, share(85, 6*mib, 128*mib))
 	set(&o.FindMissingMemory, share(100, 5*mib, 64*mib))
+	// The processors may be a host's, and the memory a container's.
+	set(&o.Compressors, int(clamp(limit/16/o.perProcessor(), 1, int64(runtime.GOMAXPROCS(0)))))
 	if o.FairBy == "" {
 		o.FairBy = FairByPeer
 	}
@@ -153,9 +155,6 @@ func (o *Options) maxACCost() int64 { return o.acCost(o.maxACBody()) + 4*maxACRe
 func (o *Options) maxACBody() int64 { return o.MaxBatch }
 
 func (o *Options) findMissingCost(n int64) int64 { return n + o.messageWindow(n) + perFindMissing }
-
-// encoders is the number of pooled encoders and of batch decoders.
-func encoders() int { return runtime.GOMAXPROCS(0) }
 
 // exemptStreams is the door's reserve for calls that are never shed.
 func (o *Options) exemptStreams() int { return max(16, o.MaxStreams/16) }
@@ -245,7 +244,7 @@ func (o *Options) addLines(k *levee.Kernel, g gates) {
 		"Responses of BatchReadBlobs and GetTree.")
 	inBytes(g.ac, max(o.ACMemory, o.maxACCost()), "bazel.ac_memory", "Action results being checked and sent.")
 	inBytes(g.findMissing, max(o.FindMissingMemory, o.findMissingCost(maxFindMissing)), "bazel.find_missing_memory", "Responses of FindMissingBlobs.")
-	k.AddLine(levee.Line{Account: "zstd", Kind: levee.KindGo, Units: int64(encoders()), Unit: "processor", PerUnit: o.perProcessor(),
+	k.AddLine(levee.Line{Account: "zstd", Kind: levee.KindGo, Units: int64(o.Compressors), Unit: "processor", PerUnit: o.perProcessor(),
 		Setting: "GOMAXPROCS", Note: "Pooled encoders, and decoders of small compressed blobs."})
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// zstdPool lends encoders, and decoders for small blobs, GOMAXPROCS of each with scratch memory that is the pool's. A
+// zstdPool lends encoders, and decoders for small blobs, a number of each with scratch memory that is the pool's. A
 // stream borrows one for a chunk or a blob, never for its life: a thousand slow readers of compressed blobs hold none at
 // all. The two are apart because a decoder is held until its blob is stored: a stalled disk must not stop reads.
 type zstdPool struct {

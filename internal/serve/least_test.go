@@ -3,6 +3,7 @@ package serve
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -42,5 +43,27 @@ func TestAServerThatDoesNotFitSaysWhatWouldBeEnough(t *testing.T) {
 	err := a.Run(t.Context())
 	if want := a.Plan().Needed; err == nil || !strings.Contains(err.Error(), bytesize.Format(want)) {
 		t.Errorf("%v, and %s would be enough", err, bytesize.Format(want))
+	}
+}
+
+// The processors may be a host's, and the memory a container's.
+func TestTheDefaultsFitWhateverTheProcessors(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, processors := range []int{1, 16, 64, 256} {
+		runtime.GOMAXPROCS(processors)
+		for _, limit := range []string{"256MiB", "512MiB", "1GiB", "2GiB", "8GiB"} {
+			for _, host := range []string{"", "github.com"} {
+				if host != "" && limit == "256MiB" {
+					continue // both services need 512 MiB
+				}
+				flags := map[string]string{"memory-limit": limit}
+				if host != "" {
+					flags["git-host"] = host
+				}
+				if err := build(t, flags).Plan().Check(); err != nil {
+					t.Errorf("%d processors, %v: %v", processors, flags, err)
+				}
+			}
+		}
 	}
 }
