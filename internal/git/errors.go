@@ -180,6 +180,9 @@ func (c *call) answer(err error) (int, string) {
 	case errors.Is(err, mirror.ErrClosed), errors.Is(err, packs.ErrClosed):
 		c.retryAfter(time.Second)
 		return http.StatusServiceUnavailable, "the server is stopping"
+	case isDiskFull(err):
+		c.retryAfter(30 * time.Second)
+		return http.StatusServiceUnavailable, "the server's disk is full: make room in git.path, or lower git.max_size and git.spool_size"
 	case errors.As(err, &exit) && exit.OutOfMemory:
 		c.retryAfter(5 * time.Second)
 		return http.StatusServiceUnavailable, fmt.Sprintf("git %s ran out of the memory that it is given here: try again, raise git.memory, or set git.too_large to forward", exit.Args)
@@ -188,9 +191,6 @@ func (c *call) answer(err error) (int, string) {
 		return http.StatusServiceUnavailable, fmt.Sprintf("git %s was ended by a signal: try again", exit.Args)
 	case errors.As(err, &exit):
 		return http.StatusInternalServerError, fmt.Sprintf("git %s failed; the server's log says more", exit.Args)
-	case isDiskFull(err):
-		c.retryAfter(30 * time.Second)
-		return http.StatusServiceUnavailable, "the server's disk is full: make room in git.path, or lower git.max_size and git.spool_size"
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		c.retryAfter(5 * time.Second)
 		return http.StatusServiceUnavailable, "the server is out of file descriptors: raise the limit of open files"

@@ -40,6 +40,7 @@ func TestUpstreamsFailuresAreToldAsWhatTheyAre(t *testing.T) {
 		{fail(upstream.NotFound, 404, 0), 404, 0, "no such repository"},
 		{fail(upstream.Unauthorized, 403, 0), 403, 0, "unauthorized"},
 		{&child.ExitError{Args: "index-pack", OutOfMemory: true}, 503, 5, "git.memory"},
+		{&child.ExitError{Args: "index-pack", Status: 128, DiskFull: true, Stderr: "a secret path"}, 503, 30, "disk is full"},
 		{&child.ExitError{Args: "index-pack", Status: 128, Stderr: "a secret path"}, 500, 0, "git index-pack failed"},
 		{fmt.Errorf("a secret path: %w", mirror.ErrNoRoom), 413, 0, "git.max_size"},
 		{&packs.TooLarge{Repo: "r", Bytes: 1 << 30, Shed: &gate.Shed{Reason: gate.TooLarge, Limit: 1 << 20}}, 413, 0, "git.memory"},

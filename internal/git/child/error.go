@@ -13,8 +13,17 @@ type ExitError struct {
 	Status      int
 	Signal      string // "" if it ended by itself
 	OutOfMemory bool   // it met its data limit, or the kernel killed it
+	DiskFull    bool   // it could not write
 	Budget      int64  // what it was allowed
 	Stderr      string // last lines
+}
+
+// Unwrap has errors.Is find a full disk, whoever met it.
+func (e *ExitError) Unwrap() error {
+	if e.DiskFull {
+		return unix.ENOSPC
+	}
+	return nil
 }
 
 func (e *ExitError) Error() string {
@@ -40,15 +49,21 @@ func exitError(c *Cmd, status unix.WaitStatus, stderr string) *ExitError {
 		e.Status = status.ExitStatus()
 	}
 	// Nobody but the kernel sends SIGKILL to a child whose context goes on.
-	e.OutOfMemory = e.Signal == "SIGKILL" || saysOutOfMemory(stderr)
+	e.OutOfMemory = e.Signal == "SIGKILL" || says(stderr, outOfMemory)
+	e.DiskFull = says(stderr, diskFull)
 	return e
 }
 
-// saysOutOfMemory knows what git prints when malloc, mmap or a thread's stack fails, or when a helper of its was killed.
-func saysOutOfMemory(stderr string) bool {
-	for _, words := range []string{
-		"ut of memory", "annot allocate memory", "unable to create thread", "unable to create threaded", "died of signal 9",
-	} {
+// outOfMemory is what git prints when malloc, mmap or a thread's stack fails, or when a helper of its was killed.
+var outOfMemory = []string{
+	"ut of memory", "annot allocate memory", "unable to create thread", "unable to create threaded", "died of signal 9",
+}
+
+// diskFull is what git prints of ENOSPC and EDQUOT, and of a write that did nothing.
+var diskFull = []string{"No space left on device", "Disk quota exceeded", "Out of diskspace"}
+
+func says(stderr string, any []string) bool {
+	for _, words := range any {
 		if strings.Contains(stderr, words) {
 			return true
 		}

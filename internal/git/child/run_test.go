@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestAChildSeesAMinimalEnvironment(t *testing.T) {
@@ -134,6 +136,21 @@ func TestAChildThatTheKernelKillsIsOutOfMemory(t *testing.T) {
 	var exit *ExitError
 	if !errors.As(err, &exit) || !exit.OutOfMemory || exit.Signal != "SIGKILL" {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestAChildThatCannotWriteIsAFullDisk(t *testing.T) {
+	r := newRunner(t, Options{Git: shell(t)})
+	for _, said := range []string{
+		"fatal: write error: No space left on device",
+		"fatal: sha1 file in.idx write error. Out of diskspace",
+		"fatal: unable to create temporary file: Disk quota exceeded",
+	} {
+		_, err := r.Run(t.Context(), script("echo %s >&2; exit 128", said))
+		var exit *ExitError
+		if !errors.As(err, &exit) || !exit.DiskFull || exit.OutOfMemory || !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("%s: got %v", said, err)
+		}
 	}
 }
 

@@ -347,7 +347,7 @@ func (b *bare) verify(ctx context.Context, m *mirror) error {
 	b.mu.Unlock()
 	err := b.check(ctx)
 	var exit *child.ExitError
-	if errors.Is(err, errBadPack) || errors.As(err, &exit) && !exit.OutOfMemory {
+	if errors.Is(err, errBadPack) || errors.As(err, &exit) && !exit.OutOfMemory && !exit.DiskFull {
 		m.dropThis(b, fmt.Errorf("%w (looked at because: %w)", err, why))
 		return nil
 	}

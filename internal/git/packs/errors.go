@@ -7,6 +7,7 @@ import (
 
 	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/git/child"
+	"golang.org/x/sys/unix"
 )
 
 // TooLarge is a request whose generation is predicted to take more memory than all of them together may have. It can be
@@ -46,6 +47,8 @@ func tell(err error) string {
 		return errDetached.Error()
 	case errors.As(err, &exit) && exit.OutOfMemory:
 		return "making the pack took more memory than was planned for it; try again"
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return "the Git cache's disk is full; try again later"
 	}
 	return "the pack cannot be made; the Git cache's log says why"
 }

@@ -130,7 +130,7 @@ func (f *flight) run() {
 // suspect tells the mirror of a child that failed by itself, for no reason that is ours.
 func (f *flight) suspect(err error) {
 	var exit *child.ExitError
-	if errors.As(err, &exit) && exit.Signal == "" && !exit.OutOfMemory {
+	if errors.As(err, &exit) && exit.Signal == "" && !exit.OutOfMemory && !exit.DiskFull {
 		f.job.Lease.Suspect(err)
 	}
 }
