@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,10 +13,12 @@ import (
 type GitServer struct {
 	*Server
 	Data string
+	Path string // of mirrors and spooled packs
 	Spy  *Spy
 
 	t     testing.TB
 	up    *Upstream
+	by    []string
 	log   string
 	flags []string
 }
@@ -26,7 +29,26 @@ const spied = `PATH=$1:$PATH; export PATH; log=$2; shift 2; exec "$@" 2>>"$log"`
 // StartGit runs `levee serve --git-host` for the upstream until the test ends.
 func StartGit(t testing.TB, up *Upstream, flags ...string) *GitServer {
 	t.Helper()
-	s := &GitServer{t: t, up: up, Data: t.TempDir(), Spy: newSpy(t), flags: flags}
+	return GitPlace{}.Start(t, up, flags...)
+}
+
+// GitPlace is where a server runs and keeps what it has. The zero value is like any other process, with a new directory.
+type GitPlace struct {
+	By   []string // see StartUnder
+	Data string   // a directory; one that a server had before goes on
+	Path string   // of mirrors and spooled packs, if not in Data
+}
+
+// Start is StartGit in that place.
+func (g GitPlace) Start(t testing.TB, up *Upstream, flags ...string) *GitServer {
+	t.Helper()
+	s := &GitServer{t: t, up: up, Data: g.Data, Path: g.Path, Spy: newSpy(t), by: g.By, flags: flags}
+	if s.Data == "" {
+		s.Data = t.TempDir()
+	}
+	if s.Path == "" {
+		s.Path = filepath.Join(s.Data, "git")
+	}
 	s.log = filepath.Join(t.TempDir(), "log")
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -41,8 +63,8 @@ func StartGit(t testing.TB, up *Upstream, flags ...string) *GitServer {
 // Start starts the server with the same data, after it was killed or stopped.
 func (s *GitServer) Start() {
 	s.t.Helper()
-	by := []string{"sh", "-c", spied, "sh", filepath.Join(s.Spy.Dir, "bin"), s.log}
-	s.Server = StartUnder(s.t, by, s.Data, append([]string{"--git-host", "http://" + s.up.Addr, "--log-sample", "1", "--log-max-per-second", "10000"}, s.flags...)...)
+	by := append(slices.Clone(s.by), "sh", "-c", spied, "sh", filepath.Join(s.Spy.Dir, "bin"), s.log)
+	s.Server = StartUnder(s.t, by, s.Data, append([]string{"--git-host", "http://" + s.up.Addr, "--git-path", s.Path, "--log-sample", "1", "--log-max-per-second", "10000"}, s.flags...)...)
 }
 
 // URL of a repository through the server.
@@ -88,7 +110,7 @@ func (s *GitServer) Mirrors() (dirs []string) {
 
 // Files are the paths of all that the server keeps for Git.
 func (s *GitServer) Files() (paths []string) {
-	filepath.WalkDir(filepath.Join(s.Data, "git"), func(path string, d os.DirEntry, err error) error {
+	filepath.WalkDir(s.Path, func(path string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			paths = append(paths, path)
 		}

@@ -24,6 +24,7 @@ type Spy struct {
 // subcommand is held gets a name for the pipe before it is noted, so that a call once noted is held whatever happens to
 // the pipe's first name, and reads from it.
 const spyScript = `#!/bin/sh
+[ -e %[1]s/procs ] && echo $$ >%[1]s/procs
 skip= sub=
 for a; do
 	if [ "$skip" ]; then skip=; continue; fi
@@ -53,6 +54,14 @@ func newSpy(t testing.TB) *Spy {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// Move has children leave the server's control group for the one of this directory, from now on.
+func (s *Spy) Move(group string) {
+	s.t.Helper()
+	if err := os.Symlink(filepath.Join(group, "cgroup.procs"), filepath.Join(s.Dir, "procs")); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // Child is one call of git.
