@@ -146,6 +146,9 @@ func TestPushesAreDeniedWithTheRemedyOrForwarded(t *testing.T) {
 	if a := r.s.Status().Answers; len(a) != 1 || a[0] != (Answer{"receive-pack", 201, "upstream", 1}) {
 		t.Errorf("answers %+v", a)
 	}
+	if resp := r.do(http.MethodGet, repoPath+"/info/refs", nil); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("the dumb protocol, where pushes are forwarded: %s", resp.Status)
+	}
 }
 
 func TestPathsThatAreNoneAreAnsweredByTheirKind(t *testing.T) {

@@ -49,11 +49,9 @@ func (c *call) infoRefs() error {
 	return b.end()
 }
 
-// dumb is a client that can only fetch files. None of them is as it is upstream.
+// dumb is a client that can only fetch files. None of them is as it is upstream, and there is no path to the others: a list of refs
+// alone would have it miss the objects, and not say why.
 func (c *call) dumb() error {
-	if c.opt.Push == ForwardPush {
-		return c.forward()
-	}
 	return &httpError{http.StatusForbidden, "only Git's smart HTTP protocol is spoken here: ask for info/refs?service=git-upload-pack, as git does since version 1.6.6"}
 }
 
