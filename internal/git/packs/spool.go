@@ -48,7 +48,9 @@ type spool struct {
 		done     bool
 		err      error
 		readers  map[*reader]struct{}
-		changed  chan struct{} // closed and replaced when any of this changes
+		changed  chan struct{} // closed and replaced when any of this changes, size by signalBytes
+		said     int64         // size at that time
+		saying   bool          // it will be, in signalAfter
 		freed    chan struct{} // 1 deep: a reader has made room in the ring
 		progress []byte        // what pack-objects says
 		percent  int           // of what it writes
@@ -289,10 +291,37 @@ func (s *spool) grew(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.size += n
-	s.signalLocked()
+	worth := int64(signalBytes)
+	if s.mu.window > 0 {
+		worth = min(worth, s.mu.window/4)
+	}
+	switch unsaid := s.mu.size - s.mu.said; {
+	case s.mu.said == 0, unsaid >= worth:
+		s.signalLocked()
+	case !s.mu.saying:
+		s.mu.saying = true
+		time.AfterFunc(signalAfter, s.say)
+	}
+}
+
+// git writes eight kilobytes at a time. To wake every reader for each of them would cost more than making the pack: they are
+// woken for a good piece, or a moment later for what there is.
+const (
+	signalBytes = 256 << 10
+	signalAfter = 20 * time.Millisecond
+)
+
+func (s *spool) say() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.saying = false
+	if s.mu.said < s.mu.size {
+		s.signalLocked()
+	}
 }
 
 func (s *spool) signalLocked() {
+	s.mu.said = s.mu.size
 	close(s.mu.changed)
 	s.mu.changed = make(chan struct{})
 }
