@@ -120,7 +120,8 @@ func atLeast(t *testing.T, r *rig.Repo, objects int, bytes float64) {
 	}
 }
 
-// quickly does what a developer does beside the storm until it is stopped, and returns how many packs were made for it.
+// quickly does what a developer does beside the storm, once a second until it is stopped, and returns how many packs were made
+// for it. Without the pause a quick server would do more of it than a slow one, and its cost could not be compared.
 func quickly(t *testing.T, up *rig.Upstream, url string) (stop func() (packs int)) {
 	r, client := up.Open("a"), rig.NewGitClient(t)
 	history := strings.Fields(r.Git("rev-list", "-n", "1000", "main"))
@@ -133,7 +134,7 @@ func quickly(t *testing.T, up *rig.Upstream, url string) (stop func() (packs int
 			select {
 			case <-quit:
 				return
-			case <-time.After(100 * time.Millisecond):
+			case <-time.After(time.Second):
 			}
 			client.Git("ls-remote", url)
 			for what, ask := range map[string]rig.Ask{
