@@ -269,25 +269,32 @@ func TestRedirectsAreFollowedOnTheHostPassedOnForLFSAndElseRefused(t *testing.T)
 	}
 }
 
-func TestABodyIsNotAskedForThatUpstreamDoesNotWant(t *testing.T) {
-	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
-		http.Error(w, "who are you", http.StatusUnauthorized)
-	})
-	front := newFront(t, newClient(t, Options{}, s.URL))
+// begin sends the beginning of a POST, fields and what there is of the body, and returns the answer.
+func begin(t *testing.T, front *httptest.Server, url, rest string) (*http.Response, string) {
+	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(front.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n",
-		strings.TrimPrefix(through(front, s.URL, "/r/git-receive-pack"), front.URL))
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\n%s", strings.TrimPrefix(url, front.URL), rest)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	return resp, string(text)
+}
+
+func TestABodyIsNotAskedForThatUpstreamDoesNotWant(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+		http.Error(w, "who are you", http.StatusUnauthorized)
+	})
+	front := newFront(t, newClient(t, Options{}, s.URL))
+	resp, _ := begin(t, front, through(front, s.URL, "/r/git-receive-pack"), "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n")
 	if resp.StatusCode != http.StatusUnauthorized || resp.Header.Get("WWW-Authenticate") == "" {
 		t.Errorf("the answer is %d %v", resp.StatusCode, resp.Header)
 	}
@@ -305,20 +312,7 @@ func TestABodyThatIsExpectedArrives(t *testing.T) {
 func TestACallerThatStopsInItsBodyIsCut(t *testing.T) {
 	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	front := newFront(t, newClient(t, Options{Stall: 100 * time.Millisecond}, s.URL))
-	conn, err := net.Dial("tcp", strings.TrimPrefix(front.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nsome",
-		strings.TrimPrefix(through(front, s.URL, "/r/git-receive-pack"), front.URL))
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body)
+	resp, text := begin(t, front, through(front, s.URL, "/r/git-receive-pack"), "Content-Length: 100\r\n\r\nsome")
 	if resp.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(text), "body stopped coming") {
 		t.Errorf("the answer is %d %q", resp.StatusCode, text)
 	}
@@ -330,19 +324,7 @@ func TestAnAnswerInMidBodyEndsTheRequest(t *testing.T) {
 		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
 	})
 	front := newFront(t, newClient(t, Options{}, s.URL))
-	conn, err := net.Dial("tcp", strings.TrimPrefix(front.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nsome",
-		strings.TrimPrefix(through(front, s.URL, "/r/git-receive-pack"), front.URL))
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
+	resp, _ := begin(t, front, through(front, s.URL, "/r/git-receive-pack"), "Content-Length: 100\r\n\r\nsome")
 	if resp.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("the answer is %d", resp.StatusCode)
 	}
