@@ -340,7 +340,7 @@ func TestAClientThatPingsWithEveryRoundTripOfAnAnswerIsNotCut(t *testing.T) {
 	c := newRawClient(t, s.addr)
 	pings, out := 0, false
 	for downloads := 0; pings < calmBurst+1000; downloads++ {
-		if downloads == 60 {
+		if downloads == 600 {
 			t.Fatalf("only %d pings in %d downloads", pings, downloads)
 		}
 		id := c.open(downloadMethod, true)
