@@ -37,7 +37,7 @@ type Runner struct {
 func New(o Options) (*Runner, error) {
 	r := &Runner{git: o.Git, nice: o.Nice, o: o}
 	if r.nice == 0 {
-		r.nice = 10
+		r.nice = 3
 	}
 	own, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	if err != nil {
