@@ -64,7 +64,7 @@ func TestCaseB2ASlowDiskShedsWritesAndKeepsThreadsAndReads(t *testing.T) {
 	const writers, most = 3000, 128 * mib
 	d := newDisk(t, 512*mib)
 	s := rig.Start(t, filepath.Join(d.dir, "data"), "--memory-limit", "512MiB", "--store-max-size", "128MiB", "--store-min-free", "1MiB",
-		"--store-durability", "fsync", "--bazel-max-writes", "32", "--bazel-write-wait", "2s")
+		"--store-durability", "fsync", "--bazel-max-writes", "16", "--bazel-write-wait", "2s")
 	c := cases.Connect(t, s)
 	for range 120 {
 		store(t, c, mib)
