@@ -1,0 +1,69 @@
+// Package sqlgen compiles operations to SQL and runs them: one statement per query operation, one transaction per mutation
+// field.
+//
+// It refuses to hold a connection, to know tenants, roles or HTTP, and to build JSON in the database. A root field becomes
+// one column of the statement's only row: objects are ROW(...), lists are ARRAY(SELECT ROW(...)), all in PostgreSQL's binary
+// format, which is length-prefixed, so nothing is escaped however deep it is nested, and Go writes the response from the
+// bytes. Limits, offsets, cursors and values are parameters. If the statement fails, the root fields are run apart, so that
+// one field's error leaves the others intact.
+package sqlgen
+
+import (
+	"context"
+
+	"github.com/leveehq/levee/internal/graphql/document"
+	"github.com/leveehq/levee/internal/graphql/schema"
+)
+
+// DB runs one statement as one transaction with the request's role and settings, in one round trip.
+type DB interface {
+	// Do runs sql with parameters in text format (nil is NULL) and results in binary format. each gets every row's columns,
+	// valid during the call only. Errors of the statement are *pgconn.PgError; all others end the request.
+	Do(ctx context.Context, sql string, params [][]byte, each func(row [][]byte) error) error
+}
+
+// Options of an engine.
+type Options struct {
+	// Limits of documents.
+	Limits document.Limits
+
+	// PlanBytes bounds the memory of compiled plans kept; default 64 KiB. Too low and operations are compiled at every
+	// request; higher is charged to the instance.
+	PlanBytes int
+}
+
+// Engine serves one schema.
+type Engine struct{}
+
+// New makes an engine. It holds no goroutine and no connection.
+func New(s *schema.Schema, o Options) *Engine { panic("contract") }
+
+// Request is a GraphQL request.
+type Request struct {
+	Query         string
+	OperationName string
+	Variables     map[string]any // decoded with json.Number
+	ReadOnly      bool           // a mutation is refused
+}
+
+// Response is what to answer. With Invalid the request was wrong (status 400) and nothing ran.
+type Response struct {
+	Invalid bool
+	Data    []byte // JSON; nil: no data key (invalid) or null
+	Errors  []Error
+}
+
+// Error is an error of the response; Cause is what the database or an encoder said, for masking and the log.
+type Error struct {
+	document.Error
+	Cause error
+}
+
+// Execute runs a request. It returns an error only where there is no GraphQL answer: what DB returned that was no
+// *pgconn.PgError (a shed, a lost connection, a response too large), or the context's cause.
+func (e *Engine) Execute(ctx context.Context, db DB, r Request) (*Response, error) {
+	panic("contract")
+}
+
+// Size is the memory of kept plans, in bytes.
+func (e *Engine) Size() int64 { panic("contract") }
