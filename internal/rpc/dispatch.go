@@ -36,9 +36,9 @@ func (c *conn) dataBegin() error {
 	case recvEnded:
 		return c.streamClosed(st)
 	case recvOverflow:
-		c.resetStream(p.id, http2.ErrCodeFlowControl)
+		st.abort(http2.ErrCodeFlowControl)
 	case recvEarlyFull:
-		c.resetStream(p.id, http2.ErrCodeEnhanceYourCalm)
+		st.abort(http2.ErrCodeEnhanceYourCalm) // the stream in hand: its handler may just have taken it off the list, and a client is told once
 	}
 	if n == 0 && !p.flags.Has(http2.FlagDataEndStream) {
 		return c.spend(1)
