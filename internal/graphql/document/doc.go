@@ -6,25 +6,33 @@
 package document
 
 import (
-	"io"
+	"iter"
 
+	"github.com/leveehq/levee/internal/graphql/catalog"
 	"github.com/leveehq/levee/internal/graphql/schema"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// Limits bound what one document may ask. Zero values mean the defaults.
-type Limits struct {
-	Bytes     int // longest text; default 1 MiB
-	Tokens    int // default 10,000
-	Depth     int // of fields, fragments included, introspection apart; default 16
-	Aliases   int // fields with an alias; default 200
-	RootField int // fields of the root, counted after fragments; default 50
-	Cost      int // rows that the lists may multiply to, by their first and last; default 100,000
-	Page      int // largest first or last; default 1,000
-	ListGuess int // rows that a list without first and last counts as; default 10
+// Schema is what documents are checked against: a *schema.Schema.
+type Schema interface {
+	// Type derives a type, or returns nil. It is not asked for the root types, which may have a field per key of every
+	// table, except for introspection.
+	Type(name string) *schema.Type
 
-	// NoIntrospection turns __schema and __type off, and with them the suggestions in error texts.
-	NoIntrospection bool
+	// RootField derives one field of the query or mutation type, or returns nil.
+	RootField(root, name string) *schema.Field
+
+	// MutationType is the name of the mutation type, "" if there is none.
+	MutationType() string
+
+	// Catalog says what the domains among the scalars are over.
+	Catalog() *catalog.Catalog
+}
+
+// AllTypes is a Schema that introspection can walk.
+type AllTypes interface {
+	Schema
+	Types() iter.Seq[*schema.Type]
 }
 
 // Error is an entry of a response's errors.
@@ -38,40 +46,28 @@ type Error struct {
 // Location is a place in the document, from 1.
 type Location struct{ Line, Column int }
 
-// Operation is one operation of a valid document. It is immutable.
+// Operation is one operation of a valid document. It is immutable. It is made to be compiled and dropped: only its
+// Variables are small enough to be kept.
 type Operation struct {
-	Definition *ast.OperationDefinition // fields and fragments are resolved: Definition, ObjectDefinition, Fragment
-	Document   *ast.QueryDocument
+	// Definition is the operation. Every field in it and in the fragments that it spreads has its Definition and
+	// ObjectDefinition, every spread its Definition; definitions hold what this document reaches, no more.
+	Definition *ast.OperationDefinition
+	Document   *ast.QueryDocument // with this operation only
 	Variables  *Variables
+
+	limits Limits
+	types  map[string]*schema.Type
 }
 
-// Parse checks a document and picks the operation of that name ("": the only one). The errors are for the client, with
-// status 400, and say which limit was passed; counting stops there.
-func Parse(s *schema.Schema, text, operationName string, l Limits) (*Operation, []Error) {
-	panic("contract")
-}
+// Type is the schema's type of that name, as it was derived while the document was checked, nil if the document does not
+// reach it. The root types hold only the fields that the document asks for.
+func (o *Operation) Type(name string) *schema.Type { return o.types[name] }
 
-// Type is the schema's type of that name, as it was derived while the document was checked.
-func (o *Operation) Type(name string) *schema.Type { panic("contract") }
-
-// Variables coerces an operation's variables. It stays small when it is kept without the rest of the operation.
-type Variables struct{}
-
-// Coerce checks the request's variables (decoded with json.Number) and adds defaults. An omitted variable without default
-// is absent from the result, a null one is nil.
-func (v *Variables) Coerce(raw map[string]any) (map[string]any, []Error) { panic("contract") }
-
-// Shape distinguishes values of the variables that may need different SQL: which are absent or null, at any depth, the
-// lengths of lists, and the values of enums and booleans. Two requests of one operation with equal shapes share a plan.
-func (v *Variables) Shape(coerced map[string]any) string { panic("contract") }
-
-// Check applies the limits that depend on variables: Page and Cost. Errors are for the client, with status 400.
-func (o *Operation) Check(vars map[string]any) []Error { panic("contract") }
-
-// Size is an estimate from above of the memory that the variables keep, in bytes.
-func (v *Variables) Size() int { panic("contract") }
-
-// WriteIntrospection writes the JSON value of a root field __schema or __type.
-func WriteIntrospection(w io.Writer, s *schema.Schema, f *ast.Field, vars map[string]any) error {
-	panic("contract")
+// field is what the schema says of a field of the document; nil for __typename, __schema and __type.
+func (o *Operation) field(f *ast.Field) *schema.Field {
+	t := o.types[f.ObjectDefinition.Name]
+	if t == nil {
+		return nil
+	}
+	return t.Field(f.Name)
 }
