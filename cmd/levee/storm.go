@@ -9,8 +9,9 @@ import (
 )
 
 type stormCmd struct {
-	Bazel stormBazelCmd `cmd:"" help:"Offer load to a Bazel remote cache on this machine."`
-	Git   stormGitCmd   `cmd:"" help:"Offer load to a Git cache on this machine; or make a repository, or serve one, to do so."`
+	Bazel   stormBazelCmd   `cmd:"" help:"Offer load to a Bazel remote cache on this machine."`
+	Git     stormGitCmd     `cmd:"" help:"Offer load to a Git cache on this machine; or make a repository, or serve one, to do so."`
+	GraphQL stormGraphQLCmd `cmd:"" name:"graphql" help:"Offer load to a GraphQL service on this machine; or make tenants to do so."`
 }
 
 type stormBazelCmd struct {
