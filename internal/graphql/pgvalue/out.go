@@ -1,0 +1,134 @@
+package pgvalue
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// errMalformed is a value that is not what its type's binary format says. It cannot happen with a true PostgreSQL server.
+var errMalformed = errors.New("malformed value from the database")
+
+// AppendJSON appends the JSON of a value that is not null. An infinite date becomes null. An error (a float that is NaN) is
+// a field error, and dst is returned as it was; but with ItemErrors the list is there, with null for each item in error.
+func (o Out) AppendJSON(dst, value []byte) ([]byte, error) {
+	if o.array {
+		return o.appendArray(dst, value)
+	}
+	return o.appendLeaf(dst, value)
+}
+
+func (o Out) appendLeaf(dst, v []byte) ([]byte, error) {
+	switch o.kind {
+	case asText, asString:
+		return AppendString(dst, v), nil
+	case asEnum:
+		return AppendString(dst, o.nameOf(v)), nil
+	case asJSON, asHstore:
+		return append(dst, v...), nil
+	case asNumber:
+		return append(dst, v...), nil
+	case asBytes:
+		dst = append(dst, '"')
+		return append(base64.StdEncoding.AppendEncode(dst, v), '"'), nil
+	case asTimestampTZ:
+		return appendTimestampText(dst, v)
+	case asTimeTZ:
+		return appendTimeText(dst, v)
+	}
+	if width := o.width(); len(v) < width || (len(v) > width && o.kind != asJSONB) {
+		return dst, errMalformed
+	}
+	return o.appendFixed(dst, v)
+}
+
+// width is the length of a fixed binary value; for jsonb, the least.
+func (o Out) width() int {
+	switch o.kind {
+	case asBool, asJSONB:
+		return 1
+	case asInt2:
+		return 2
+	case asInt4, asFloat4, asDate:
+		return 4
+	case asUUID:
+		return 16
+	default:
+		return 8
+	}
+}
+
+func (o Out) appendFixed(dst, v []byte) ([]byte, error) {
+	switch o.kind {
+	case asBool:
+		return strconv.AppendBool(dst, v[0] != 0), nil
+	case asInt2:
+		return strconv.AppendInt(dst, int64(int16(binary.BigEndian.Uint16(v))), 10), nil
+	case asInt4:
+		return strconv.AppendInt(dst, int64(int32(binary.BigEndian.Uint32(v))), 10), nil
+	case asInt8:
+		dst = append(dst, '"')
+		return append(strconv.AppendInt(dst, int64(binary.BigEndian.Uint64(v)), 10), '"'), nil
+	case asFloat4:
+		return appendFloat(dst, float64(math.Float32frombits(binary.BigEndian.Uint32(v))), 32)
+	case asFloat8:
+		return appendFloat(dst, math.Float64frombits(binary.BigEndian.Uint64(v)), 64)
+	case asJSONB:
+		return append(dst, v[1:]...), nil
+	case asUUID:
+		return appendUUID(dst, v), nil
+	case asDate:
+		return appendDate(dst, int32(binary.BigEndian.Uint32(v))), nil
+	case asTime:
+		return appendTime(dst, int64(binary.BigEndian.Uint64(v))), nil
+	default: // asTimestamp
+		return appendTimestamp(dst, int64(binary.BigEndian.Uint64(v))), nil
+	}
+}
+
+func (o Out) nameOf(label []byte) []byte {
+	for i := 0; i < len(o.names); i += 2 {
+		if o.names[i] == string(label) {
+			return []byte(o.names[i+1])
+		}
+	}
+	return label
+}
+
+// appendFloat writes the shortest number that reads back the same, in ECMAScript's notation, as clients' own would be.
+func appendFloat(dst []byte, f float64, bits int) ([]byte, error) {
+	switch {
+	case math.IsNaN(f):
+		return dst, errors.New("Float cannot represent non numeric value: NaN")
+	case math.IsInf(f, 0):
+		return dst, fmt.Errorf("Float cannot represent non numeric value: %s", infinityName(f))
+	case f == 0:
+		return append(dst, '0'), nil // -0 has no JSON of its own in ECMAScript
+	}
+	if abs := math.Abs(f); abs >= 1e-6 && abs < 1e21 {
+		return strconv.AppendFloat(dst, f, 'f', -1, bits), nil
+	}
+	return strconv.AppendFloat(dst, f, 'e', -1, bits), nil
+}
+
+func infinityName(f float64) string {
+	if f < 0 {
+		return "-Infinity"
+	}
+	return "Infinity"
+}
+
+func appendUUID(dst, v []byte) []byte {
+	dst = append(dst, '"')
+	for i, end := range []int{4, 6, 8, 10, 16} {
+		if i > 0 {
+			dst = append(dst, '-')
+		}
+		dst = hex.AppendEncode(dst, v[[]int{0, 4, 6, 8, 10}[i]:end])
+	}
+	return append(dst, '"')
+}
