@@ -109,7 +109,14 @@ func (c *checker) integer(v *ast.Value) (int, bool) {
 	return int(n), err == nil
 }
 
-func (c *checker) included(ds ast.DirectiveList) bool { return included(ds, c.vars) }
+func (c *checker) included(ds ast.DirectiveList) bool {
+	for _, d := range ds {
+		for _, a := range d.Arguments {
+			c.required(a.Value)
+		}
+	}
+	return included(ds, c.vars)
+}
 
 // included evaluates @skip and @include.
 func included(ds ast.DirectiveList, vars map[string]any) bool {

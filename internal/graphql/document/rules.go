@@ -101,7 +101,7 @@ func (v *validation) suggest(typed string, names func(yield func(string) bool)) 
 
 func (v *validation) field(_ *core.Walker, f *ast.Field) {
 	switch {
-	case f.ObjectDefinition == nil:
+	case f.ObjectDefinition == nil || !f.ObjectDefinition.IsCompositeType(): // something else is wrong above
 	case f.Definition == nil:
 		t := v.types[f.ObjectDefinition.Name] // of a root the fields reached: some that exist
 		v.add(core.Message("Cannot query field %q on type %q.", f.Name, f.ObjectDefinition.Name), v.suggest(f.Name, fieldNames(t)), core.At(f.Position))

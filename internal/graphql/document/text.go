@@ -20,14 +20,16 @@ func cut(s string) string {
 	return strings.ToValidUTF8(s[:quoteBytes], "") + "…"
 }
 
-// shorten cuts what is quoted in a text that a library made.
+// shorten cuts what is quoted in a text, and the text.
 func shorten(message string) string {
 	if len(message) <= quoteBytes {
 		return message
 	}
 	parts := strings.Split(message, `"`)
 	for i, p := range parts {
-		parts[i] = cut(p)
+		if quoted := i%2 == 1; quoted || len(p) > 3*quoteBytes {
+			parts[i] = cut(p)
+		}
 	}
 	if len(parts) > 20 {
 		parts = append(parts[:20], "…")

@@ -74,7 +74,7 @@ func (v *validation) value(_ *core.Walker, value *ast.Value) {
 	}
 	if value.Kind == ast.NullValue {
 		if value.ExpectedType.NonNull {
-			v.fail(value.Position, "Expected value of type %q, found null.", value.ExpectedType.String())
+			v.failValue(value, "Expected value of type %q, found null.", value.ExpectedType.String())
 		}
 		return
 	}
@@ -97,7 +97,7 @@ func (v *validation) value(_ *core.Walker, value *ast.Value) {
 
 func (v *validation) enum(t *schema.Type, value *ast.Value) {
 	if value.Kind != ast.EnumValue {
-		v.fail(value.Position, "Enum %q cannot represent non-enum value: %s.", t.Name, cut(value.String()))
+		v.failValue(value, "Enum %q cannot represent non-enum value: %s.", t.Name, cut(value.String()))
 		return
 	}
 	for i := range t.Values {
@@ -108,9 +108,18 @@ func (v *validation) enum(t *schema.Type, value *ast.Value) {
 	v.add(core.Message("Value %q does not exist in %q enum.", cut(value.Raw), t.Name), v.suggest(value.Raw, valueNames(t)), core.At(value.Position))
 }
 
+// failValue points to a string's quote, where the library points behind it.
+func (v *validation) failValue(value *ast.Value, format string, args ...any) {
+	at := *value.Position
+	if value.Kind == ast.StringValue {
+		at.Column--
+	}
+	v.fail(&at, format, args...)
+}
+
 func (v *validation) object(t *schema.Type, value *ast.Value) {
 	if value.Kind != ast.ObjectValue {
-		v.fail(value.Position, "Expected value of type %q, found %s.", t.Name, cut(value.String()))
+		v.failValue(value, "Expected value of type %q, found %s.", t.Name, cut(value.String()))
 		return
 	}
 	given := make(map[string]bool, len(value.Children))
@@ -122,7 +131,7 @@ func (v *validation) object(t *schema.Type, value *ast.Value) {
 	}
 	for i := range t.Inputs {
 		if in := &t.Inputs[i]; in.Type.NonNull && in.Default == "" && !given[in.Name] {
-			v.fail(value.Position, "Field %q of required type %q was not provided.", t.Name+"."+in.Name, in.Type.String())
+			v.failValue(value, "Field %q of required type %q was not provided.", t.Name+"."+in.Name, in.Type.String())
 		}
 	}
 }
@@ -131,23 +140,23 @@ func (v *validation) misfit(f form, name string, value *ast.Value) {
 	text := cut(value.String())
 	switch {
 	case f == formInt && value.Kind == ast.IntValue:
-		v.fail(value.Position, "%s cannot represent non 32-bit signed integer value: %s", name, text)
+		v.failValue(value, "%s cannot represent non 32-bit signed integer value: %s", name, text)
 	case f == formInt:
-		v.fail(value.Position, "%s cannot represent non-integer value: %s", name, text)
+		v.failValue(value, "%s cannot represent non-integer value: %s", name, text)
 	case f == formFloat:
-		v.fail(value.Position, "%s cannot represent non numeric value: %s", name, text)
+		v.failValue(value, "%s cannot represent non numeric value: %s", name, text)
 	case f == formBoolean:
-		v.fail(value.Position, "%s cannot represent a non boolean value: %s", name, text)
+		v.failValue(value, "%s cannot represent a non boolean value: %s", name, text)
 	case f == formID:
-		v.fail(value.Position, "%s cannot represent a non-string and non-integer value: %s", name, text)
+		v.failValue(value, "%s cannot represent a non-string and non-integer value: %s", name, text)
 	case f == formUUID && value.Kind == ast.StringValue:
-		v.fail(value.Position, "%s cannot represent %s: expected 32 hexadecimal digits, with or without hyphens.", name, text)
+		v.failValue(value, "%s cannot represent %s: expected 32 hexadecimal digits, with or without hyphens.", name, text)
 	case f == formHash:
-		v.fail(value.Position, "%s cannot represent %s: expected an object whose values are strings, numbers or null. Pass variables as the whole object.", name, text)
+		v.failValue(value, "%s cannot represent %s: expected an object whose values are strings, numbers or null. Pass variables as the whole object.", name, text)
 	case f == formJSON:
-		v.fail(value.Position, "%s cannot represent an enum value: %s. Write it as a string.", name, text)
+		v.failValue(value, "%s cannot represent an enum value: %s. Write it as a string.", name, text)
 	default:
-		v.fail(value.Position, "%s cannot represent a non string value: %s. Write it as a string.", name, text)
+		v.failValue(value, "%s cannot represent a non string value: %s. Write it as a string.", name, text)
 	}
 }
 
