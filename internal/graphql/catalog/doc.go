@@ -26,13 +26,16 @@ type Catalog struct {
 	Exposed     int      // how many of Schemas are exposed
 	Classes     []Class  // sorted as the schema wants to walk them is not this package's business: in order of oid
 	Columns     []Column // by class, in order of attnum
-	Keys        []Key    // by class: primary first, then unique constraints and plain unique indexes that are complete, in order of oid
+	Keys        []Key    // by class: primary first, then unique constraints in order of oid
 	ForeignKeys []ForeignKey
 	Types       []Type
 	Procs       []Proc
 	Args        []Arg
 	Numbers     []int16  // column numbers and such, referred to by ranges
 	Labels      []string // enum labels, referred to by ranges
+
+	comments  []string // of columns; the first is none
+	textBytes int64    // memory of all texts
 }
 
 // Range is a part [From, From+N) of a slice that its user names.
@@ -75,8 +78,7 @@ type Class struct {
 // ColumnFlags are the yes-or-no facts of a column.
 type ColumnFlags uint16
 
-// Facts of columns. Indexed: it is a column of some index that is not partial-only evidence to the contrary; the rule is
-// that of the schema's users: found anywhere in any index.
+// Facts of columns. Indexed: the column is anywhere in any index.
 const (
 	NotNull ColumnFlags = 1 << iota
 	HasDefault
@@ -98,7 +100,7 @@ type Column struct {
 	Flags   ColumnFlags
 }
 
-// Key is a primary key, a unique constraint, or a unique index without predicate and expressions.
+// Key is a primary key or a unique constraint.
 type Key struct {
 	OID     uint32
 	Name    string
@@ -106,7 +108,6 @@ type Key struct {
 	Class   ClassID
 	Numbers Range // attnums, in Catalog.Numbers
 	Primary bool
-	Index   bool // an index only, no constraint
 }
 
 // ForeignKey goes from the columns of Class to those of Foreign.

@@ -1,6 +1,10 @@
 package catalog
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"strings"
+)
 
 // Options say what to read.
 type Options struct {
@@ -19,26 +23,262 @@ type Querier interface {
 	Query(ctx context.Context, sql string, params []string, each func(row [][]byte) error) error
 }
 
-// Read reads the catalog.
-func Read(ctx context.Context, q Querier, o Options) (*Catalog, error) { panic("contract") }
-
-// Fingerprint changes whenever a Catalog read now could differ from one read before, and whenever the safety of the login
-// could (Login). It costs the database as little as a scoped read can.
-func Fingerprint(ctx context.Context, q Querier, o Options) (string, error) { panic("contract") }
-
-// Login says what the connection's role could do in spite of row level security.
-type Login struct {
-	Role      string
-	Superuser bool
-	BypassRLS bool
-	Owns      []string // exposed tables with row level security, not forced, that it owns or may own by membership; at most ten
+// Read reads the catalog: the classes of the exposed schemas first, then by their object ids what belongs to them, then the
+// types that all of it uses, and the composite types that those use, until nothing new turns up.
+func Read(ctx context.Context, q Querier, o Options) (*Catalog, error) {
+	r := newReader(ctx, q)
+	r.schemas(o.Schemas)
+	r.roles(o)
+	r.classes()
+	r.columns(r.classOIDs(0))
+	r.indexes()
+	r.constraints()
+	r.procs()
+	r.types()
+	r.labels()
+	r.comments()
+	if r.err != nil {
+		return nil, r.err
+	}
+	return r.finish(), nil
 }
 
-// ReadLogin reads it.
-func ReadLogin(ctx context.Context, q Querier, o Options) (Login, error) { panic("contract") }
+// reader collects a catalog. Its first error ends all later steps.
+type reader struct {
+	ctx context.Context
+	q   Querier
+	err error
 
-// Comment returns the text that Column.Comment stands for.
-func (c *Catalog) Comment(id uint32) string { panic("contract") }
+	c         *Catalog
+	text      arena
+	exposed   []string          // object ids of the exposed schemas, in order
+	schemaOf  map[uint32]uint16 // by oid
+	granted   string            // oids whose grants count, as an array literal
+	all       bool              // one of the roles is a superuser
+	classOf   map[uint32]ClassID
+	typeOf    map[uint32]TypeID
+	wanted    []uint32 // types that are used and not read yet
+	indexed   map[columnKey]bool
+	commented map[string]string
+}
 
-// Size is the memory that the catalog keeps reachable, in bytes, by walking its structures.
-func (c *Catalog) Size() int64 { panic("contract") }
+type columnKey struct {
+	class  ClassID
+	number int16
+}
+
+func newReader(ctx context.Context, q Querier) *reader {
+	return &reader{
+		ctx: ctx, q: q, c: &Catalog{Classes: make([]Class, 1), Types: make([]Type, 1), comments: make([]string, 1)},
+		schemaOf: map[uint32]uint16{}, classOf: map[uint32]ClassID{}, typeOf: map[uint32]TypeID{0: 0},
+		indexed: map[columnKey]bool{},
+	}
+}
+
+func (r *reader) query(sql string, each func(row) error, params ...string) {
+	if r.err != nil {
+		return
+	}
+	r.err = r.q.Query(r.ctx, sql, params, func(columns [][]byte) error { return each(row{columns}) })
+}
+
+func (r *reader) schemas(names []string) {
+	if len(names) == 0 {
+		r.err = fmt.Errorf("no schema is named that could be exposed")
+		return
+	}
+	oids := map[string]string{}
+	r.query(`select oid, nspname from pg_catalog.pg_namespace where nspname = any($1::text[])`, func(row row) error {
+		oids[row.text(1)] = row.text(0)
+		return nil
+	}, textArray(names))
+	if r.err != nil {
+		return
+	}
+	for _, name := range names {
+		oid, ok := oids[name]
+		if !ok {
+			r.err = fmt.Errorf("schema %q does not exist in the database: create it, or correct the setting that exposes it", name)
+			return
+		}
+		r.exposed = append(r.exposed, oid)
+		r.schemaOf[parseOID([]byte(oid))] = uint16(len(r.c.Schemas))
+		r.c.Schemas = append(r.c.Schemas, r.text.keep([]byte(name)))
+	}
+	r.c.Exposed = len(names)
+}
+
+// roles finds whose grants count: those of the roles themselves, of the roles that they inherit from, and of PUBLIC.
+func (r *reader) roles(o Options) {
+	r.query(rolesSQL, func(row row) error {
+		r.granted, r.all = row.text(0), row.bool(1)
+		return nil
+	}, textArray(o.Roles), fmt.Sprint(o.RolesOfLogin))
+}
+
+const rolesSQL = `
+with mine as (
+	select oid, rolsuper from pg_catalog.pg_roles
+	where rolname = session_user and ($2::bool or $1::text[] = '{}') or rolname = any($1::text[])
+		or $2::bool and pg_catalog.pg_has_role(session_user, oid, 'member')
+)
+select (select pg_catalog.array_agg(r.oid) from pg_catalog.pg_roles r
+		where exists (select from mine where pg_catalog.pg_has_role(mine.oid, r.oid, 'usage')))
+	|| 0::oid,
+	exists (select from mine where rolsuper)`
+
+// privilegesSQL is the bits of Privileges that an access list gives to r.granted, $2.
+const privilegesSQL = `coalesce((select pg_catalog.bit_or(case a.privilege_type when 'SELECT' then 1 when 'INSERT' then 2 when 'UPDATE' then 4
+	when 'DELETE' then 8 when 'EXECUTE' then 16 else 0 end) from pg_catalog.aclexplode(%s) a where a.grantee = any($2::oid[])), 0)`
+
+func (r *reader) privileges(n int) Privileges {
+	if r.all {
+		return Select | Insert | Update | Delete | Execute
+	}
+	return Privileges(n)
+}
+
+// classes reads pg_class. What belongs to an extension is not the tenant's own.
+func (r *reader) classes() {
+	sql := `
+select c.oid, c.relname, c.relnamespace, c.relkind, c.reltype, c.relowner, c.relrowsecurity, c.relforcerowsecurity, c.relispartition,
+	` + fmt.Sprintf(privilegesSQL, `coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))`) + `,
+	case when c.relkind in ('v', 'f') then pg_catalog.pg_relation_is_updatable(c.oid, true) when c.relkind in ('r', 'p') then 28 else 0 end
+from pg_catalog.pg_class c
+where c.relnamespace = any($1::oid[]) and c.relkind in ('r', 'p', 'v', 'm', 'f', 'c')
+	and not exists (select from pg_catalog.pg_depend d
+		where d.classid = 'pg_catalog.pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')
+order by c.oid`
+	r.query(sql, func(row row) error {
+		r.addClass(row, r.privileges(row.int(9)))
+		r.want(row.oid(4))
+		return nil
+	}, oidArray(r.exposed), r.granted)
+}
+
+func (r *reader) addClass(row row, p Privileges) {
+	events := row.int(10) // bits of CmdType: update 2, insert 3, delete 4
+	var can Privileges
+	for bit, privilege := range map[int]Privileges{2: Update, 3: Insert, 4: Delete} {
+		if events&(1<<bit) != 0 {
+			can |= privilege
+		}
+	}
+	r.classOf[row.oid(0)] = ClassID(len(r.c.Classes))
+	r.c.Classes = append(r.c.Classes, Class{
+		OID: row.oid(0), Name: r.text.keep(row.columns[1]), Schema: r.schemaOf[row.oid(2)], Kind: row.columns[3][0], Owner: row.oid(5),
+		RowSecurity: row.bool(6), Forced: row.bool(7), Partition: row.bool(8), Privileges: p, Updatable: can,
+	})
+}
+
+// classOIDs lists the classes from the id on.
+func (r *reader) classOIDs(from ClassID) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, c := range r.c.Classes[max(from, 1):] {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprint(&b, c.OID)
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+// columns reads the attributes of classes. A column's own grants add to its table's.
+func (r *reader) columns(classes string) {
+	sql := `
+select a.attrelid, a.attname, a.attnum, a.atttypid, a.attnotnull, a.atthasdef, a.attgenerated, a.attidentity,
+	case when a.attacl is null then 0 else ` + fmt.Sprintf(privilegesSQL, "a.attacl") + ` end
+from pg_catalog.pg_attribute a
+where a.attrelid = any($1::oid[]) and a.attnum > 0 and not a.attisdropped
+order by a.attrelid, a.attnum`
+	r.query(sql, func(row row) error {
+		id := r.classOf[row.oid(0)]
+		class := &r.c.Classes[id]
+		if class.Columns.N == 0 {
+			class.Columns.From = uint32(len(r.c.Columns))
+		}
+		class.Columns.N++
+		r.c.Columns = append(r.c.Columns, Column{Name: r.text.keep(row.columns[1]), Number: int16(row.int(2)), Flags: flagsOf(row, class.Privileges|r.privileges(row.int(8)))})
+		r.c.Columns[len(r.c.Columns)-1].Type = TypeID(row.oid(3)) // an object id until finish
+		r.want(row.oid(3))
+		return nil
+	}, classes, r.granted)
+}
+
+func flagsOf(row row, p Privileges) (f ColumnFlags) {
+	set := func(on bool, flag ColumnFlags) {
+		if on {
+			f |= flag
+		}
+	}
+	set(row.bool(4), NotNull)
+	set(row.bool(5) && row.text(6) == "", HasDefault)
+	set(row.text(6) != "", Generated)
+	set(row.text(7) == "a", IdentityAlways)
+	set(row.text(7) == "d", IdentityDefault)
+	set(p&Select != 0, CanSelect)
+	set(p&Insert != 0, CanInsert)
+	set(p&Update != 0, CanUpdate)
+	return f
+}
+
+// indexes notes which columns are in an index. The list of an index ends with expressions and included columns as 0 and more.
+func (r *reader) indexes() {
+	r.query(`
+select i.indrelid, pg_catalog.array_to_string(i.indkey::int2[], ' ')
+from pg_catalog.pg_index i where i.indrelid = any($1::oid[]) and i.indisvalid`, func(row row) error {
+		class := r.classOf[row.oid(0)]
+		for _, number := range row.numbers(1) {
+			r.indexed[columnKey{class, number}] = true
+		}
+		return nil
+	}, r.classOIDs(0))
+	for id := range r.c.Classes {
+		class := &r.c.Classes[id]
+		for i := range uint32(class.Columns.N) {
+			if column := &r.c.Columns[class.Columns.From+i]; r.indexed[columnKey{ClassID(id), column.Number}] {
+				column.Flags |= Indexed
+			}
+		}
+	}
+}
+
+// constraints reads primary and unique keys, and the foreign keys whose other end is exposed too. A unique index that is no
+// constraint is no key here: PostgreSQL itself does not offer it to foreign keys by name.
+func (r *reader) constraints() {
+	r.query(`
+select k.oid, k.conname, k.contype, k.conrelid, k.confrelid,
+	pg_catalog.array_to_string(k.conkey, ' '), pg_catalog.array_to_string(k.confkey, ' ')
+from pg_catalog.pg_constraint k
+where k.conrelid = any($1::oid[]) and k.contype in ('p', 'u', 'f')
+order by k.conrelid, k.contype = 'f', k.contype, k.oid`, func(row row) error {
+		class := r.classOf[row.oid(3)]
+		name := r.text.keep(row.columns[1])
+		if row.text(2) != "f" {
+			r.addKey(Key{OID: row.oid(0), Name: name, Class: class, Numbers: r.numbers(row.numbers(5)), Primary: row.text(2) == "p"})
+			return nil
+		}
+		if foreign, ok := r.classOf[row.oid(4)]; ok {
+			r.c.ForeignKeys = append(r.c.ForeignKeys, ForeignKey{OID: row.oid(0), Name: name, Class: class, Foreign: foreign,
+				Numbers: r.numbers(row.numbers(5)), ForeignNumbers: r.numbers(row.numbers(6))})
+		}
+		return nil
+	}, r.classOIDs(0))
+}
+
+func (r *reader) addKey(k Key) {
+	class := &r.c.Classes[k.Class]
+	if class.Keys.N == 0 {
+		class.Keys.From = uint32(len(r.c.Keys))
+	}
+	class.Keys.N++
+	r.c.Keys = append(r.c.Keys, k)
+}
+
+func (r *reader) numbers(n []int16) Range {
+	from := len(r.c.Numbers)
+	r.c.Numbers = append(r.c.Numbers, n...)
+	return Range{uint32(from), uint16(len(n))}
+}
