@@ -56,6 +56,7 @@ type Operation struct {
 	Variables  *Variables
 
 	limits Limits
+	source Schema
 	types  map[string]*schema.Type
 }
 

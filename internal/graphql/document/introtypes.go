@@ -61,8 +61,7 @@ func amend(def *ast.Definition) {
 	}
 }
 
-// shown makes the type that introspection of introspection shows. Its Ref cannot say "list of non-null" of a list that is
-// not null otherwise than any other can, so nothing is lost.
+// shown makes the type that introspection shows of itself.
 func shown(def *ast.Definition) *schema.Type {
 	t := &schema.Type{Name: def.Name, Description: def.Description, Kind: schema.Object}
 	if def.Kind == ast.Enum {

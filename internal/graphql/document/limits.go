@@ -219,8 +219,15 @@ func directiveTokens(ds ast.DirectiveList) (n int) {
 
 func valueTokens(v *ast.Value) int {
 	n := 1
+	switch v.Kind {
+	case ast.Variable, ast.ListValue, ast.ObjectValue:
+		n = 2
+	}
 	for _, c := range v.Children {
-		n += 2 + valueTokens(c.Value)
+		if c.Name != "" {
+			n += 2
+		}
+		n += valueTokens(c.Value)
 	}
 	return n
 }

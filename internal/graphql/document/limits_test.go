@@ -2,6 +2,7 @@ package document
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -126,6 +127,46 @@ func TestErrorTextsRepeatLittleOfWhatWasSent(t *testing.T) {
 			if len(e.Message) > 600 {
 				t.Errorf("%.60s: the text has %d bytes", c.query, len(e.Message))
 			}
+		}
+	}
+}
+
+// repeated is what f gives for 0 to n-1.
+func repeated(n int, f func(i int) string) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(f(i))
+	}
+	return b.String()
+}
+
+func TestTheWorstDocumentsCostMegabytesOnly(t *testing.T) {
+	s := forum(t)
+	for name, query := range map[string]string{
+		"one field again and again":  "{ postByRowId(rowId: 1) {" + strings.Repeat("rowId ", 9900) + "} }",
+		"unknown fields":             "{ postByRowId(rowId: 1) {" + repeated(9900, func(i int) string { return fmt.Sprintf("x%d ", i) }) + "} }",
+		"operations":                 repeated(2400, func(i int) string { return fmt.Sprintf("query A%d{id}", i) }),
+		"a chain of fragments":       "{ ...F0 }" + repeated(1200, func(i int) string { return fmt.Sprintf("fragment F%d on Query{...F%d}", i, i+1) }) + "fragment F1200 on Query { id }",
+		"fragments unused":           "{ id }" + repeated(1400, func(i int) string { return fmt.Sprintf("fragment F%d on Post{id}", i) }),
+		"fragments on unknown types": "{ id }" + repeated(1400, func(i int) string { return fmt.Sprintf("fragment F%d on X%d{id}", i, i) }),
+		"variables": "query (" + repeated(1400, func(i int) string { return fmt.Sprintf("$v%d: Int ", i) }) + ") { echoJson(v: [" +
+			repeated(1400, func(i int) string { return fmt.Sprintf("$v%d ", i) }) + "]) }",
+		"unknown members":   "{ allPosts(condition: {" + repeated(3300, func(i int) string { return fmt.Sprintf("x%d: 1 ", i) }) + "}) { totalCount } }",
+		"unknown arguments": "{ allPosts(" + repeated(3300, func(i int) string { return fmt.Sprintf("x%d: 1 ", i) }) + ") { totalCount } }",
+		"directives":        "{ id " + repeated(4900, func(i int) string { return fmt.Sprintf("@x%d ", i) }) + " }",
+		"lists in lists":    "{ echoJson(v: " + strings.Repeat("[", 990) + strings.Repeat("]", 990) + ") }",
+		"lists too deep":    "{ echoJson(v: " + strings.Repeat("[", 4990) + strings.Repeat("]", 4990) + ") }",
+		"a long string":     `{ echoJson(v: "` + strings.Repeat("x", 1<<20-100) + `") }`,
+		"a long block":      `{ echoJson(v: """` + strings.Repeat(`"" `, 1<<18) + `""") }`,
+		"a long comment":    "{ id } #" + strings.Repeat("x", 1<<20-100),
+		"quotes":            strings.Repeat(`"`, 1<<20),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		refused(t, s, query, "", Limits{})
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; got > 8<<20 {
+			t.Errorf("%s: %d bytes were allocated", name, got)
 		}
 	}
 }

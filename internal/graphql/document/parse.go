@@ -88,7 +88,7 @@ func (r *reached) operation(doc *ast.QueryDocument, def *ast.OperationDefinition
 		doc.Operations = ast.OperationList{def}
 		core.Walk(r.schema, doc, &core.Events{})
 	}
-	return &Operation{Definition: def, Document: doc, Variables: newVariables(r, def), limits: r.limits, types: r.types}
+	return &Operation{Definition: def, Document: doc, Variables: newVariables(r, def), limits: r.limits, source: r.source, types: r.types}
 }
 
 func errorAt(at *ast.Position, message string) Error {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/leveehq/levee/internal/graphql/schema"
 	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/parser"
 )
 
 // Variables coerces an operation's variables. It stays small when it is kept without the rest of the operation: it holds
@@ -58,7 +57,7 @@ func newVariables(r *reached, op *ast.OperationDefinition) *Variables {
 			name: strings.Clone(def.Variable), ref: ref, typ: b.typeNamed(ref.Name),
 			at: Location{def.Position.Line, def.Position.Column},
 		}
-		v.fallback = b.fallback(v.ref, v.typ, def.DefaultValue)
+		v.fallback = b.fallback(v.ref, def.DefaultValue)
 		b.v.vars = append(b.v.vars, v)
 	}
 	return b.v
@@ -95,112 +94,19 @@ func (b *variablesBuilder) typeNamed(name string) int {
 		for j := range t.Inputs {
 			in := &t.Inputs[j]
 			fields[j] = inputField{name: in.Name, ref: in.Type, typ: b.typeNamed(in.Type.Name)}
-			fields[j].fallback = b.fallback(in.Type, fields[j].typ, literal(in.Default))
+			fields[j].fallback = b.fallback(in.Type, literal(in.Default))
 		}
 		b.v.types[i].fields = fields
 	}
 	return i
 }
 
-func (b *variablesBuilder) fallback(ref schema.Ref, typ int, v *ast.Value) fallback {
+func (b *variablesBuilder) fallback(ref schema.Ref, v *ast.Value) fallback {
 	if v == nil {
 		return fallback{}
 	}
-	return fallback{is: true, value: b.v.constant(ref, typ, v)}
-}
-
-// literal parses a default value of the schema; nil if there is none.
-func literal(text string) *ast.Value {
-	if text == "" {
-		return nil
-	}
-	doc, err := parser.ParseQuery(&ast.Source{Input: "{f(v:" + text + ")}"})
-	if err != nil {
-		return nil
-	}
-	return doc.Operations[0].SelectionSet[0].(*ast.Field).Arguments[0].Value
-}
-
-// constant is the value of a literal without variables that has been checked.
-func (v *Variables) constant(ref schema.Ref, typ int, lit *ast.Value) any {
-	if lit.Kind == ast.NullValue {
-		return nil
-	}
-	if ref.List {
-		item := schema.Ref{Name: ref.Name, NonNull: ref.ItemNonNull}
-		if lit.Kind != ast.ListValue {
-			return []any{v.constant(item, typ, lit)}
-		}
-		list := make([]any, len(lit.Children))
-		for i, c := range lit.Children {
-			list[i] = v.constant(item, typ, c.Value)
-		}
-		return list
-	}
-	t := &v.types[typ]
-	switch t.form {
-	case formObject:
-		return v.constantObject(t, lit)
-	case formJSON:
-		return constantJSON(lit)
-	case formHash:
-		return constantHash(lit)
-	case formInt, formFloat:
-		return json.Number(strings.Clone(lit.Raw))
-	case formBoolean:
-		return lit.Raw == "true"
-	default:
-		return strings.Clone(lit.Raw)
-	}
-}
-
-func (v *Variables) constantObject(t *inputType, lit *ast.Value) any {
-	object := make(map[string]any, len(lit.Children))
-	for i := range t.fields {
-		f := &t.fields[i]
-		if c := lit.Children.ForName(f.name); c != nil {
-			object[f.name] = v.constant(f.ref, f.typ, c)
-		} else if f.fallback.is {
-			object[f.name] = f.fallback.value
-		}
-	}
-	return object
-}
-
-func constantJSON(lit *ast.Value) any {
-	switch lit.Kind {
-	case ast.NullValue:
-		return nil
-	case ast.BooleanValue:
-		return lit.Raw == "true"
-	case ast.IntValue, ast.FloatValue:
-		return json.Number(strings.Clone(lit.Raw))
-	case ast.ListValue:
-		list := make([]any, len(lit.Children))
-		for i, c := range lit.Children {
-			list[i] = constantJSON(c.Value)
-		}
-		return list
-	case ast.ObjectValue:
-		object := make(map[string]any, len(lit.Children))
-		for _, c := range lit.Children {
-			object[strings.Clone(c.Name)] = constantJSON(c.Value)
-		}
-		return object
-	default:
-		return strings.Clone(lit.Raw)
-	}
-}
-
-func constantHash(lit *ast.Value) any {
-	object := make(map[string]any, len(lit.Children))
-	for _, c := range lit.Children {
-		object[strings.Clone(c.Name)] = nil
-		if c.Value.Kind != ast.NullValue {
-			object[strings.Clone(c.Name)] = strings.Clone(c.Value.Raw)
-		}
-	}
-	return object
+	value, _ := literals{source: b.source, types: b.types}.value(ref, v)
+	return fallback{is: true, value: value}
 }
 
 // Size is an estimate from above of the memory that the variables keep, in bytes.

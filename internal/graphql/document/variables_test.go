@@ -7,9 +7,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// coerced parses a query of these variables, all used inside a JSON literal, where any type may be.
+// variablesFor parses a query of these variables, all used inside a JSON literal, where any type may be.
 func variablesFor(t testing.TB, declarations string) *Variables {
 	t.Helper()
 	var uses []string
@@ -162,5 +164,41 @@ func TestDefaultsOfTheSchemaAreCoercedToo(t *testing.T) {
 	want := map[string]any{"a": map[string]any{"zip": json.Number("7")}, "b": map[string]any{"zip": json.Number("7"), "city": "x"}}
 	if len(errs) > 0 || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v %v, want %v", got, errs, want)
+	}
+}
+
+func TestAnArgumentHasTheFormOfACoercedVariable(t *testing.T) {
+	s := forum(t)
+	s.types["AddressInput"].Input("zip").Default = "7"
+	for _, c := range []struct{ query, sent, want string }{
+		{`query ($x: [String]) { echoTags(v: $x) }`, `{}`, ``},
+		{`query ($x: [String]) { echoTags(v: $x) }`, `{"x": null}`, `null`},
+		{`{ echoTags(v: null) }`, `{}`, `null`},
+		{`{ echoTags(v: "one") }`, `{}`, `["one"]`},
+		{`query ($x: String) { echoTags(v: ["a", null, $x]) }`, `{}`, `["a", null, null]`},
+		{`query ($x: Int, $y: String) { echoAddress(v: {zip: $x, city: $y}) { city } }`, `{"y": null}`, `{"city": null, "zip": 7}`},
+		{`query ($x: Int, $y: Boolean!) { echoJson(v: {a: $x, b: [$x, $y, 1e3, "s", {c: null}]}) }`, `{"y": true}`, `{"b": [null, true, 1e3, "s", {"c": null}]}`},
+		{`{ echoAttrs(v: {a: 1.50, b: "x", c: null}) }`, `{}`, `{"a": "1.50", "b": "x", "c": null}`},
+		{`{ allPosts(orderBy: SCORE_DESC) { totalCount } }`, `{}`, `["SCORE_DESC"]`},
+		{`{ node(id: 5) { id } }`, `{}`, `"5"`},
+	} {
+		op, errs := Parse(s, c.query, "", Limits{})
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		vars, errs := op.Variables.Coerce(variablesOf(t, c.sent))
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		f := op.Definition.SelectionSet[0].(*ast.Field)
+		arg := f.Arguments[0]
+		var got []any
+		if value, given := op.Value(refOf(arg.Value.ExpectedType), arg.Value, vars); given {
+			got = append(got, value)
+		}
+		want := variablesOf(t, `{"values": [`+c.want+`]}`)["values"].([]any)
+		if len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) {
+			t.Errorf("%s %s\n got %v\nwant %v", c.query, c.sent, got, want)
+		}
 	}
 }
