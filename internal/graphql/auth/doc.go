@@ -19,9 +19,9 @@
 //     DefaultRole to have the same.
 //  6. Every claim becomes a setting named ClaimPrefix + claim. Strings are set as they are, numbers as the token writes them
 //     (integers in digits, also 3.0 and 1e3), booleans as true and false, objects and arrays as compact JSON text; null sets
-//     nothing. A claim whose name PostgreSQL does not take as a part of a setting's ("https://example.com/x", "my-claim") is
-//     skipped, since identity providers add such claims unasked; its values are still within RoleClaim's reach. Two claims
-//     that name one setting (PostgreSQL folds case) and a value with NUL are 401.
+//     nothing. A claim whose name PostgreSQL does not take as a part of a setting's ("https://example.com/x", "my-claim"), or
+//     that is longer than 63 bytes, is skipped, since identity providers add such claims unasked; its values are still within
+//     RoleClaim's reach. Two claims that name one setting (PostgreSQL folds case) and a value with NUL are 401.
 //
 // No claim can set role, search_path, statement_timeout or another of PostgreSQL's own settings, whatever the prefix: those
 // have no dot in their names, and the prefix has one. Prefixes that belong to extensions (plpgsql.) are refused.

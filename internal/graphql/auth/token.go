@@ -24,6 +24,9 @@ func (v *Verifier) byToken(ctx context.Context, token string) (Identity, *Refusa
 	if id, ok := v.cache.get(token, v.now(), generation); ok {
 		return id, nil
 	}
+	if len(v.algorithms) == 0 {
+		return Identity{}, unauthorized(CodeAlgorithm, "tokens are not accepted here: no key that could verify them is configured")
+	}
 	jws, err := jose.ParseSignedCompact(token, v.algorithms)
 	if err != nil {
 		var alg *jose.ErrUnexpectedSignatureAlgorithm
@@ -101,7 +104,7 @@ func (v *Verifier) identity(c claims) (Identity, *Refusal) {
 		}
 		if !settable(claim) {
 			v.skipped.Do(func() {
-				v.opt.Logger.Warn("graphql: tokens have claims that no setting can be named after; they are not set", "first", truncate(claim))
+				v.opt.Logger.Warn("graphql: tokens have claims that no setting can be named after; they are not set", "first", claim[:min(len(claim), 80)])
 			})
 			continue
 		}
