@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
-
-	"github.com/leveehq/levee/internal/bytesize"
 )
 
 // GraphQLReport is a Report and what is told of GraphQL servers alone.
@@ -62,32 +59,4 @@ func (r *GraphQLReport) WriteText(w io.Writer) error {
 		return err
 	}
 	return r.Report.WriteText(w)
-}
-
-func writeBench(b *strings.Builder, all []Bench, against []Versus) {
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "operation\tserver\trequests/s\tp50\tp99\tserver CPU-ms/request\tPostgreSQL CPU-ms/request\tpeak RSS\tPostgreSQL anonymous peak")
-	for i := range all {
-		m := &all[i]
-		fmt.Fprintf(w, "%s\t%s\t%.0f\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Operation, m.Server, m.PerSecond(), short(m.Latency.P50), short(m.Latency.P99),
-			milliseconds(m.CPUPerRequest()), milliseconds(m.PostgresPerRequest()), sizeOrNone(m.RSS), sizeOrNone(m.PostgresAnon))
-	}
-	w.Flush()
-	for _, v := range against {
-		fmt.Fprintf(b, "%s against %s: %.2f times the requests a second\n", v.Operation, v.Server, v.Ratio)
-	}
-}
-
-func milliseconds(seconds float64) string {
-	if seconds == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.3f", seconds*1e3)
-}
-
-func sizeOrNone(n int64) string {
-	if n == 0 {
-		return "-"
-	}
-	return bytesize.Format(n)
 }
