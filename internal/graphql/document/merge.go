@@ -18,7 +18,9 @@ func (v *validation) merging(doc *ast.QueryDocument) {
 	for _, op := range doc.Operations {
 		top := []ast.SelectionSet{op.SelectionSet}
 		v.sameFields(top)
-		v.sameShapes(top)
+		if len(v.errs) == 0 { // else the same fields would be named again
+			v.sameShapes(top)
+		}
 	}
 }
 
