@@ -60,14 +60,10 @@ func (s *fake) Catalog() *catalog.Catalog { return s.catalog }
 
 func newFake() *fake {
 	s := &fake{types: map[string]*schema.Type{}, pg: map[string]catalog.TypeID{}, catalog: &catalog.Catalog{Types: make([]catalog.Type, 1)}}
-	for name, t := range map[string]catalog.Type{
-		"BigInt": {OID: 20}, "BigFloat": {OID: 1700}, "Datetime": {OID: 1184}, "UUID": {OID: 2950}, "JSON": {OID: 3802},
-		"KeyValueHash": {OID: 90001, Extension: true, Name: "hstore"}, "InternetAddress": {OID: 869}, "Date": {OID: 1082},
-	} {
-		s.addPg(name, t)
-	}
 	citext := s.addPg("citext", catalog.Type{OID: 90002, Extension: true, Name: "citext"})
 	s.addPg("Email", catalog.Type{OID: 90003, Kind: 'd', Base: citext})
+	hstore := s.addPg("hstore", catalog.Type{OID: 90005, Extension: true, Name: "hstore"})
+	s.addPg("Labels", catalog.Type{OID: 90006, Kind: 'd', Base: hstore})
 	s.addPg("PositiveInt", catalog.Type{OID: 90004, Kind: 'd', Base: s.addPg("int4", catalog.Type{OID: 23})})
 	return s
 }

@@ -259,10 +259,14 @@ func (r *reached) derive(name string) *schema.Type {
 // typeNamed is the schema's type; the built-in scalars exist in every schema, used or not.
 func typeNamed(s Schema, name string) *schema.Type {
 	t := s.Type(name)
-	if _, builtIn := builtInForms[name]; t == nil && builtIn {
+	if t != nil {
+		return t
+	}
+	switch name {
+	case "Int", "Float", "String", "Boolean", "ID":
 		return &schema.Type{Name: name, Kind: schema.Scalar}
 	}
-	return t
+	return nil
 }
 
 // introspectionType brings in one of introspection's types with those that its fields are of.

@@ -28,41 +28,39 @@ const (
 	formObject
 )
 
-// Object ids of PostgreSQL's built-in types whose values have a form of their own, from pg_type.dat.
-var formsByOID = map[uint32]form{
-	16: formBoolean, 18: formString, 19: formString, 21: formInt, 23: formInt, 25: formString, 114: formJSON,
-	700: formFloat, 701: formFloat, 790: formFloat, 1042: formString, 1043: formString, 2950: formUUID, 3802: formJSON,
+// formsByName are those of the scalars that every schema has. What is not here, a Cursor or a Datetime, is text.
+var formsByName = map[string]form{
+	"Int": formInt, "Float": formFloat, "String": formString, "Boolean": formBoolean, "ID": formID,
+	"UUID": formUUID, "JSON": formJSON, "KeyValueHash": formHash,
 }
 
-var builtInForms = map[string]form{
-	"Int": formInt, "Float": formFloat, "String": formString, "Boolean": formBoolean, "ID": formID,
+// formsByOID are those of domains, by the object id (pg_type.dat) of what they are over. All others are strings.
+var formsByOID = map[uint32]form{
+	16: formBoolean, 21: formInt, 23: formInt, 700: formFloat, 701: formFloat, 790: formFloat, 2950: formUUID, 114: formJSON, 3802: formJSON,
+	17: formText, 20: formText, 1700: formText, 1082: formText, 1083: formText, 1266: formText, 1114: formText, 1184: formText,
+	869: formText, 650: formText, 829: formText, 774: formText, 1560: formText, 1562: formText,
 }
 
 func formOf(t *schema.Type, c *catalog.Catalog) form {
-	switch t.Kind {
-	case schema.Enum:
+	switch {
+	case t.Kind == schema.Enum:
 		return formEnum
-	case schema.Input:
+	case t.Kind == schema.Input:
 		return formObject
-	}
-	if f, ok := builtInForms[t.Name]; ok {
-		return f
-	}
-	if t.Pg == 0 { // a cursor
-		return formText
+	case t.Pg == 0:
+		return formsByName[t.Name]
 	}
 	base := &c.Types[t.Pg]
 	for base.Kind == 'd' && base.Base != 0 {
 		base = &c.Types[base.Base]
 	}
-	switch {
-	case base.Extension && base.Name == "citext":
-		return formString
-	case base.Extension && base.Name == "hstore":
+	if base.Extension && base.Name == "hstore" {
 		return formHash
-	default:
-		return formsByOID[base.OID]
 	}
+	if f, ok := formsByOID[base.OID]; ok {
+		return f
+	}
+	return formString
 }
 
 var uuid = regexp.MustCompile(`^[0-9A-Fa-f]{8}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{12}$`)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/leveehq/levee/internal/graphql/schema"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -149,6 +150,19 @@ func TestVariablesKeepTheirSizeAndNothingOfTheDocument(t *testing.T) {
 	runtime.KeepAlive(kept)
 	if empty := (&Variables{}).Size(); empty > 64 {
 		t.Errorf("no variables have %d bytes", empty)
+	}
+}
+
+func TestADomainHasTheFormOfWhatItIsOver(t *testing.T) {
+	s := forum(t)
+	for name, want := range map[string]form{"Email": formString, "PositiveInt": formInt, "Labels": formHash, "Datetime": formText, "KeyValueHash": formHash, "Cursor": formText, "Mood": formEnum} {
+		typ := s.Type(name)
+		if typ == nil {
+			typ = &schema.Type{Name: name, Pg: s.pg[name]}
+		}
+		if got := formOf(typ, s.catalog); got != want {
+			t.Errorf("%s has the form %d, want %d", name, got, want)
+		}
 	}
 }
 
