@@ -26,7 +26,7 @@ type Catalog struct {
 	Exposed     int      // how many of Schemas are exposed
 	Classes     []Class  // sorted as the schema wants to walk them is not this package's business: in order of oid
 	Columns     []Column // by class, in order of attnum
-	Keys        []Key    // by class: primary first, then unique constraints in order of oid
+	Keys        []Key    // by class: primary first, then unique constraints by name
 	ForeignKeys []ForeignKey
 	Types       []Type
 	Procs       []Proc

@@ -253,7 +253,7 @@ select k.oid, k.conname, k.contype, k.conrelid, k.confrelid,
 	pg_catalog.array_to_string(k.conkey, ' '), pg_catalog.array_to_string(k.confkey, ' ')
 from pg_catalog.pg_constraint k
 where k.conrelid = any($1::oid[]) and k.contype in ('p', 'u', 'f')
-order by k.conrelid, k.contype = 'f', k.contype, k.oid`, func(row row) error {
+order by k.conrelid, k.contype = 'f', k.contype, k.conname`, func(row row) error {
 		class := r.classOf[row.oid(3)]
 		name := r.text.keep(row.columns[1])
 		if row.text(2) != "f" {

@@ -62,9 +62,10 @@ func (r row) numbers(i int) (out []int16) {
 	return out
 }
 
-// list reads "{a,b}", of items that need no quotes.
+// list reads "{a,b}" or, of what does not begin at 1, "[0:1]={a,b}", of items that need no quotes.
 func (r row) list(i int) []string {
-	inner := strings.Trim(string(r.columns[i]), "{}")
+	_, inner, _ := strings.Cut(string(r.columns[i]), "{")
+	inner = strings.TrimSuffix(inner, "}")
 	if inner == "" {
 		return nil
 	}

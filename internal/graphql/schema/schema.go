@@ -1,51 +1,242 @@
 package schema
 
 import (
-	"io"
 	"iter"
+	"unsafe"
 
 	"github.com/leveehq/levee/internal/graphql/catalog"
 )
 
 // Schema derives types from a catalog. It is immutable and safe for concurrent use.
 type Schema struct {
-	catalog *catalog.Catalog
+	catalog  *catalog.Catalog
+	classes  []class      // by ClassID
+	order    []uint32     // of the shown classes: those of few columns first, then by name
+	virtual  []ForeignKey // made by tags; relations above the catalog's foreign keys
+	forward  []relation   // by class, in the order of their names
+	backward []relation   // by foreign class, in the order of the referring tables
+	procs    []proc       // the shown ones, by name
+	computed []uint32     // of procs: those that are fields of a class, in order of it
+	types    index
+	queries  index
+	changes  index
+	warnings []string
 }
 
 // New indexes the names that c gives. Names that clash or that GraphQL cannot express are settled by rule, and each
 // settlement is a warning; New fails on nothing but an impossible smart tag, naming the object and the tag.
-func New(c *catalog.Catalog) (*Schema, error) { panic("contract") }
+func New(c *catalog.Catalog) (*Schema, error) {
+	s := &Schema{catalog: c}
+	b := &builder{Schema: s}
+	for _, step := range []func() error{b.readClasses, b.readRelations, b.readProcs, b.nameTypes, b.nameRoots} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	b.finish()
+	return s, nil
+}
 
 // Catalog is what it was made from.
 func (s *Schema) Catalog() *catalog.Catalog { return s.catalog }
 
 // Type derives the type of that name, or returns nil. Built-in scalars are types too; introspection's types (__Schema and
 // so on) are not.
-func (s *Schema) Type(name string) *Type { panic("contract") }
+func (s *Schema) Type(name string) *Type {
+	if t := fixedType(name); t != nil {
+		return t
+	}
+	switch name {
+	case "Query":
+		return s.rootType(name)
+	case "Mutation":
+		if s.MutationType() != "" {
+			return s.rootType(name)
+		}
+		return nil
+	}
+	e, ok := s.types.find(name)
+	if !ok {
+		return nil
+	}
+	return s.derive(e, name)
+}
 
-// Types walks all types in the order of the SDL, the built-in scalars last.
-func (s *Schema) Types() iter.Seq[*Type] { panic("contract") }
+// RootField derives one field of the query or mutation type, or returns nil: those types may have a field for each key of
+// each table.
+func (s *Schema) RootField(root, name string) *Field {
+	if root == "Mutation" {
+		return s.fieldIn(&s.changes, name, s.mutationField)
+	}
+	for _, f := range queryFields {
+		if f.Name == name {
+			return &f
+		}
+	}
+	return s.fieldIn(&s.queries, name, s.queryField)
+}
+
+func (s *Schema) fieldIn(in *index, name string, derive func(entry) Field) *Field {
+	e, ok := in.find(name)
+	if !ok {
+		return nil
+	}
+	f := derive(e)
+	return &f
+}
+
+// rootType derives a whole root type, for introspection and the SDL.
+func (s *Schema) rootType(name string) *Type {
+	t := &Type{Name: name, Kind: Object}
+	if name == "Mutation" {
+		t.Description = "The root mutation type which contains root level fields which mutate data."
+		for _, e := range s.changes.ordered(s.place) {
+			t.Fields = append(t.Fields, s.mutationField(e))
+		}
+		return t
+	}
+	t.Description, t.Implements = queryDescription, []string{"Node"}
+	t.Fields = append(t.Fields, queryFields...)
+	for _, e := range s.queries.ordered(s.place) {
+		t.Fields = append(t.Fields, s.queryField(e))
+	}
+	return t
+}
+
+// Types walks all types that the roots reach, in the order of the SDL: a type, what it implements, then for each field its
+// type and those of its arguments. The built-in scalars that are used are among them.
+func (s *Schema) Types() iter.Seq[*Type] {
+	return func(yield func(*Type) bool) {
+		w := walker{schema: s, seen: map[string]bool{}, yield: yield}
+		if w.visit("Query") && s.MutationType() != "" {
+			w.visit("Mutation")
+		}
+	}
+}
+
+type walker struct {
+	schema *Schema
+	seen   map[string]bool
+	yield  func(*Type) bool
+}
+
+// visit is false when the asker has had enough.
+func (w *walker) visit(name string) bool {
+	if w.seen[name] {
+		return true
+	}
+	w.seen[name] = true
+	t := w.schema.Type(name)
+	if t == nil {
+		return true
+	}
+	if !w.yield(t) {
+		return false
+	}
+	for _, of := range t.Implements {
+		if !w.visit(of) {
+			return false
+		}
+	}
+	for i := range t.Fields {
+		if !w.visit(t.Fields[i].Type.Name) || !w.inputs(t.Fields[i].Args) {
+			return false
+		}
+	}
+	return w.inputs(t.Inputs)
+}
+
+func (w *walker) inputs(in []InputValue) bool {
+	for i := range in {
+		if !w.visit(in[i].Type.Name) {
+			return false
+		}
+	}
+	return true
+}
 
 // MutationType is the name of the mutation type, "" if nothing can be changed. The query type is always Query.
-func (s *Schema) MutationType() string { panic("contract") }
+func (s *Schema) MutationType() string {
+	if len(s.changes.entries) == 0 {
+		return ""
+	}
+	return "Mutation"
+}
 
 // NodeType says which type's node ids begin with name; ok is false if none does.
-func (s *Schema) NodeType(name string) (class catalog.ClassID, ok bool) { panic("contract") }
+func (s *Schema) NodeType(name string) (class catalog.ClassID, ok bool) {
+	e, ok := s.types.find(name)
+	if !ok || e.kind != rowType {
+		return 0, false
+	}
+	class = catalog.ClassID(e.id)
+	_, ok = s.NodeKey(class)
+	return class, ok
+}
 
 // TypeOfClass is the name of the object type of a row or composite class, "" if it has none.
-func (s *Schema) TypeOfClass(c catalog.ClassID) string { panic("contract") }
+func (s *Schema) TypeOfClass(c catalog.ClassID) string {
+	if int(c) >= len(s.classes) || !s.classes[c].typed {
+		return ""
+	}
+	return s.typeName(c)
+}
 
 // NodeKey is the key that node ids and the ordering PRIMARY_KEY are made of; ok is false if the class has none.
-func (s *Schema) NodeKey(c catalog.ClassID) (key Key, ok bool) { panic("contract") }
+func (s *Schema) NodeKey(c catalog.ClassID) (key Key, ok bool) {
+	keys := s.Keys(c)
+	if len(keys) == 0 || !keys[0].Primary {
+		return Key{}, false
+	}
+	return keys[0], true
+}
 
-// Keys are the unique keys of a class, those of smart tags included.
-func (s *Schema) Keys(c catalog.ClassID) []Key { panic("contract") }
+// Keys are the unique keys of a class, those of smart tags included; the primary one is the first.
+func (s *Schema) Keys(c catalog.ClassID) []Key {
+	class := s.catalog.Classes[c]
+	var keys []Key
+	for i := range uint32(class.Keys.N) {
+		k := s.catalog.Keys[class.Keys.From+i]
+		keys = append(keys, Key{Class: c, Columns: s.columnsAt(c, k.Numbers), Primary: k.Primary})
+	}
+	return append(keys, s.classes[c].keys...)
+}
+
+// columnsAt turns attnums into columns.
+func (s *Schema) columnsAt(c catalog.ClassID, numbers catalog.Range) []catalog.ColumnID {
+	columns := s.catalog.Classes[c].Columns
+	out := make([]catalog.ColumnID, numbers.N)
+	for i := range out {
+		number := s.catalog.Numbers[int(numbers.From)+i]
+		for j := range uint32(columns.N) {
+			if s.catalog.Columns[columns.From+j].Number == number {
+				out[i] = catalog.ColumnID(columns.From + j)
+			}
+		}
+	}
+	return out
+}
 
 // Warnings say what was renamed or left out, and why, for the operator.
-func (s *Schema) Warnings() []string { panic("contract") }
+func (s *Schema) Warnings() []string { return s.warnings }
 
 // Size is the memory that the schema keeps reachable besides the catalog, in bytes.
-func (s *Schema) Size() int64 { panic("contract") }
+func (s *Schema) Size() int64 {
+	n := int64(unsafe.Sizeof(*s)) + sizeOf(s.classes) + sizeOf(s.order) + sizeOf(s.virtual) + sizeOf(s.forward) + sizeOf(s.backward)
+	n += sizeOf(s.procs) + sizeOf(s.computed) + s.types.size() + s.queries.size() + s.changes.size() + sizeOf(s.warnings)
+	for _, w := range s.warnings {
+		n += int64(len(w))
+	}
+	for i := range s.classes {
+		n += sizeOf(s.classes[i].keys)
+		for _, k := range s.classes[i].keys {
+			n += sizeOf(k.Columns)
+		}
+	}
+	for _, k := range s.virtual {
+		n += sizeOf(k.Columns) + sizeOf(k.ForeignColumns)
+	}
+	return n
+}
 
-// WriteSDL writes the schema definition, streamed type by type.
-func (s *Schema) WriteSDL(w io.Writer) error { panic("contract") }
+func sizeOf[T any](s []T) int64 { return int64(cap(s)) * int64(unsafe.Sizeof(*new(T))) }

@@ -1,0 +1,149 @@
+package schema
+
+import (
+	"github.com/leveehq/levee/internal/graphql/catalog"
+)
+
+// rowInput makes the input or patch of a row, or the input of a composite.
+func (s *Schema) rowInput(c catalog.ClassID, name string, kind what) *Type {
+	k := &s.catalog.Classes[c]
+	t := &Type{Name: name, Kind: Input, Class: c, Pg: k.Type, Description: say(0, "An input for mutations affecting `%s`", s.typeName(c))}
+	with, unless := catalog.CanInsert, "insert"
+	if kind == patchType {
+		with, unless = catalog.CanUpdate, "update"
+		t.Description = say(0, "Represents an update to a `%s`. Fields that are set will be updated.", s.typeName(c))
+	}
+	s.columnsOf(c, with, unless, func(id catalog.ColumnID, column *catalog.Column, _ tags, text string) {
+		const given = catalog.HasDefault | catalog.Generated | catalog.IdentityDefault
+		required := kind == inputType && k.Kind != 'c' && column.Flags&catalog.NotNull != 0 && column.Flags&given == 0
+		ref, ok := s.refOf(column.Type, required, true)
+		if !ok || k.Kind != 'c' && column.Flags&catalog.IdentityAlways != 0 { // which no INSERT or UPDATE may set
+			return
+		}
+		ref.NonNull = required
+		t.Inputs = append(t.Inputs, InputValue{Name: camel(s.columnName(id)), Description: text, Type: ref, Bind: InputBind{Op: InColumn, Column: id, Pg: column.Type}})
+	})
+	if len(t.Inputs) == 0 {
+		return nil
+	}
+	return t
+}
+
+var inputMutationID = InputValue{Name: "clientMutationId", Type: Ref{Name: "String"}, Bind: InputBind{Op: InClientMutationID},
+	Description: "An arbitrary string value with no semantic meaning. Will be included in the\npayload verbatim. May be used to track mutations by the client."}
+
+var payloadMutationID = Field{Name: "clientMutationId", Type: Ref{Name: "String"}, Bind: Bind{Op: OpClientMutationID},
+	Description: "The exact same `clientMutationId` that was provided in the mutation input,\nunchanged and unused. May be used by a client to track mutations."}
+
+var payloadQuery = Field{Name: "query", Type: Ref{Name: "Query"}, Bind: Bind{Op: OpQuery},
+	Description: "Our root query field type. Allows us to run any query from our mutation payload."}
+
+// changeInput makes the input of a create, update or delete.
+func (s *Schema) changeInput(c catalog.ClassID, name string, e entry) *Type {
+	row, table := s.typeName(c), camel(s.tableName(c))
+	t := &Type{Name: name, Kind: Input, Class: c, Inputs: []InputValue{inputMutationID}}
+	field, verb := map[what]string{updateInput: "update-", updateKeyInput: "update-", deleteInput: "delete-", deleteKeyInput: "delete-"}[e.kind], "updated"
+	if field == "delete-" {
+		verb = "deleted"
+	}
+	switch e.kind {
+	case createInput:
+		t.Description = say(0, "All input for the create `%s` mutation.", row)
+		t.Inputs = append(t.Inputs, InputValue{Name: table, Description: say(2, "The `%s` to be created by this mutation.", row),
+			Type: Ref{Name: row + "Input", NonNull: true}, Bind: InputBind{Op: InObject}})
+		return t
+	case updateInput, deleteInput:
+		t.Description = say(0, "All input for the `%s` mutation.", camel(field+s.tableName(c)))
+		t.Inputs = append(t.Inputs, InputValue{Name: "id", Description: say(2, "The globally unique `ID` which will identify a single `%s` to be %s.", row, verb),
+			Type: Ref{Name: "ID", NonNull: true}, Bind: InputBind{Op: InNodeID}})
+	default:
+		key := s.Keys(c)[e.sub]
+		t.Description = say(0, "All input for the `%s` mutation.", camel(field+s.keyName(key)))
+		t.Inputs = append(t.Inputs, s.keyInputs(key, true)...)
+	}
+	if verb == "updated" {
+		t.Inputs = append(t.Inputs, InputValue{Name: camel(table + "-patch"), Description: say(2, "An object where the defined keys will be set on the `%s` being updated.", row),
+			Type: Ref{Name: row + "Patch", NonNull: true}, Bind: InputBind{Op: InObject}})
+	}
+	return t
+}
+
+// keyInputs are the arguments that a key takes; described ones say what their columns' comments do.
+func (s *Schema) keyInputs(k Key, described bool) (inputs []InputValue) {
+	for _, id := range k.Columns {
+		column := &s.catalog.Columns[id]
+		ref, _ := s.refOf(column.Type, true, true)
+		ref.NonNull = true
+		text := ""
+		if described {
+			_, text = parseComment(s.catalog.Comment(column.Comment))
+		}
+		inputs = append(inputs, InputValue{Name: camel(s.columnName(id)), Description: text, Type: ref, Bind: InputBind{Op: InColumn, Column: id, Pg: column.Type}})
+	}
+	return inputs
+}
+
+// changePayload makes the payload of a create, update or delete.
+func (s *Schema) changePayload(c catalog.ClassID, name string, kind what) *Type {
+	row := s.typeName(c)
+	verb := map[what]string{createPayload: "create", updatePayload: "update", deletePayload: "delete"}[kind]
+	t := &Type{Name: name, Kind: Object, Class: c, Description: say(0, "The output of our %s `%s` mutation.", verb, row)}
+	t.Fields = append(t.Fields, payloadMutationID, Field{Name: camel(s.tableName(c)), Description: say(2, "The `%s` that was %sd by this mutation.", row, verb),
+		Type: Ref{Name: row}, Bind: Bind{Op: OpPayloadRow, Class: c}})
+	if _, node := s.NodeKey(c); node && kind == deletePayload {
+		t.Fields = append(t.Fields, Field{Name: camel("deleted-" + s.tableName(c) + "-id"), Type: Ref{Name: "ID"}, Bind: Bind{Op: OpDeletedID, Class: c}})
+	}
+	t.Fields = append(t.Fields, payloadQuery)
+	if f, ok := s.payloadEdge(c); ok {
+		t.Fields = append(t.Fields, f)
+	}
+	return t
+}
+
+// payloadEdge is there for rows that a cursor can find.
+func (s *Schema) payloadEdge(c catalog.ClassID) (Field, bool) {
+	if _, ok := s.NodeKey(c); !ok {
+		return Field{}, false
+	}
+	row := s.typeName(c)
+	return Field{Name: camel(s.tableName(c) + "-edge"), Description: say(2, "An edge for our `%s`. May be used by Relay 1.", row), Type: Ref{Name: row + "Edge"},
+		Args: []InputValue{s.orderByArg(c, Ref{Name: row + "OrderBy", List: true, ItemNonNull: true, NonNull: true})}, Bind: Bind{Op: OpPayloadEdge, Class: c}}, true
+}
+
+// mutationField derives one field of Mutation.
+func (s *Schema) mutationField(e entry) Field {
+	if e.kind == procMutation {
+		return s.procMutationField(e)
+	}
+	c := catalog.ClassID(e.id)
+	row, table := s.typeName(c), s.tableName(c)
+	f := Field{Bind: Bind{Class: c, ByNodeID: e.kind == update || e.kind == remove}}
+	verb, input := "", ""
+	switch e.kind {
+	case create:
+		verb, f.Bind.Op, f.Description = "create", OpCreate, say(2, "Creates a single `%s`.", row)
+	case update:
+		verb, f.Bind.Op, f.Description = "update", OpUpdate, say(2, "Updates a single `%s` using its globally unique id and a patch.", row)
+	case updateByKey:
+		verb, f.Bind.Op, f.Description = "update", OpUpdate, say(2, "Updates a single `%s` using a unique key and a patch.", row)
+	case remove:
+		verb, f.Bind.Op, f.Description = "delete", OpDelete, say(2, "Deletes a single `%s` using its globally unique id.", row)
+	case removeByKey:
+		verb, f.Bind.Op, f.Description = "delete", OpDelete, say(2, "Deletes a single `%s` using a unique key.", row)
+	}
+	f.Name, input = camel(verb+"-"+table), upperFirst(verb)+row+"Input"
+	if e.kind == updateByKey || e.kind == removeByKey {
+		f.Bind.Key = s.Keys(c)[e.sub]
+		f.Name = camel(verb + "-" + s.keyName(f.Bind.Key))
+		input = upperFirst(verb) + upperCamel(s.keyName(f.Bind.Key)) + "Input"
+	} else if f.Bind.ByNodeID {
+		f.Bind.Key, _ = s.NodeKey(c)
+	}
+	f.Type, f.Args = Ref{Name: upperFirst(verb) + row + "Payload"}, inputArg(input)
+	return f
+}
+
+func inputArg(name string) []InputValue {
+	return []InputValue{{Name: "input", Type: Ref{Name: name, NonNull: true}, Bind: InputBind{Op: InInput},
+		Description: "The exclusive input argument for this mutation. An object type, make sure to see documentation for this object’s fields."}}
+}

@@ -1,0 +1,110 @@
+package schema
+
+import (
+	"fmt"
+
+	"github.com/leveehq/levee/internal/graphql/catalog"
+)
+
+// derive makes the type that an entry stands for.
+func (s *Schema) derive(e entry, name string) *Type {
+	c := catalog.ClassID(e.id)
+	switch e.kind {
+	case rowType:
+		return s.row(c, name)
+	case connectionType:
+		return connection(name, s.typeName(c)+"Edge", Ref{Name: s.typeName(c)}, &Type{Class: c}, Bind{Class: c})
+	case edgeType:
+		return edge(name, Ref{Name: s.typeName(c)}, &Type{Class: c}, Bind{Class: c})
+	case conditionType:
+		return s.condition(c, name)
+	case orderByType:
+		return s.orderBy(c, name)
+	case inputType, patchType:
+		return s.rowInput(c, name, e.kind)
+	case createInput, updateInput, updateKeyInput, deleteInput, deleteKeyInput:
+		return s.changeInput(c, name, e)
+	case createPayload, updatePayload, deletePayload:
+		return s.changePayload(c, name, e.kind)
+	case procConnection, procEdge, procRecord, procInput, procPayload:
+		return s.deriveProc(e, name)
+	default:
+		return s.derivePg(e, name)
+	}
+}
+
+// derivePg makes the types of PostgreSQL types.
+func (s *Schema) derivePg(e entry, name string) *Type {
+	id := catalog.TypeID(e.id)
+	typ := &s.catalog.Types[id]
+	_, text := parseComment(typ.Comment)
+	t := &Type{Name: name, Description: text, Pg: id}
+	switch e.kind {
+	case enumType:
+		t.Kind, t.Values = Enum, s.enumValues(typ)
+	case domainType:
+		t.Kind = Scalar
+	case rangeType:
+		element, _ := s.leafName(typ.Element, false)
+		t.Kind, t.Description = Object, say(0, "A range of `%s`.", element)
+		t.Fields = []Field{
+			{Name: "start", Description: "The starting bound of our range.", Type: Ref{Name: name + "Bound"}, Bind: Bind{Op: OpRangeStart, Pg: id}},
+			{Name: "end", Description: "The ending bound of our range.", Type: Ref{Name: name + "Bound"}, Bind: Bind{Op: OpRangeEnd, Pg: id}},
+		}
+	case boundType:
+		element, _ := s.leafName(typ.Element, false)
+		t.Kind, t.Description = Object, boundText
+		t.Fields = []Field{
+			{Name: "value", Description: "The value at one end of our range.", Type: Ref{Name: element, NonNull: true}, Bind: Bind{Op: OpBoundValue, Pg: typ.Element}},
+			{Name: "inclusive", Description: inclusiveText, Type: Ref{Name: "Boolean", NonNull: true}, Bind: Bind{Op: OpBoundInclusive}},
+		}
+	case rangeInput:
+		element, _ := s.leafName(typ.Element, false)
+		t.Kind, t.Description = Input, say(0, "A range of `%s`.", element)
+		bound := Ref{Name: element + "RangeBoundInput"}
+		t.Inputs = []InputValue{
+			{Name: "start", Description: "The starting bound of our range.", Type: bound, Bind: InputBind{Op: InRangeStart}},
+			{Name: "end", Description: "The ending bound of our range.", Type: bound, Bind: InputBind{Op: InRangeEnd}},
+		}
+	case boundInput:
+		element, _ := s.leafName(typ.Element, true)
+		t.Kind, t.Description = Input, boundText
+		t.Inputs = []InputValue{
+			{Name: "value", Description: "The value at one end of our range.", Type: Ref{Name: element, NonNull: true}, Bind: InputBind{Op: InBoundValue, Pg: typ.Element}},
+			{Name: "inclusive", Description: inclusiveText, Type: Ref{Name: "Boolean", NonNull: true}, Bind: InputBind{Op: InBoundInclusive}},
+		}
+	}
+	return t
+}
+
+const (
+	boundText     = "The value at one end of a range. A range can either include this value, or not."
+	inclusiveText = "Whether or not the value of this bound is included in the range."
+)
+
+// enumValues keeps every label: one that no rule can name gets a name of its own, told from its neighbours by a number.
+func (s *Schema) enumValues(t *catalog.Type) (values []EnumValue) {
+	seen := map[string]bool{}
+	for i := range int(t.Labels.N) {
+		label := s.catalog.Labels[int(t.Labels.From)+i]
+		name, _ := enumName(label)
+		for n := 2; seen[name]; n++ {
+			base, _ := enumName(label)
+			name = fmt.Sprintf("%s_%d", base, n)
+		}
+		seen[name] = true
+		values = append(values, EnumValue{Name: name, Label: label})
+	}
+	return values
+}
+
+// described is a field's text and the reason for its deprecation.
+func described(comment string) (text, deprecated string) {
+	tags, text := parseComment(comment)
+	if tags.has("deprecated") {
+		if deprecated = tags.all("deprecated"); deprecated == "" {
+			deprecated = "No longer supported"
+		}
+	}
+	return text, deprecated
+}
