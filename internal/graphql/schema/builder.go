@@ -14,6 +14,7 @@ type class struct {
 	shown bool  // is a table or view of an exposed schema that somebody may read
 	typed bool  // has an object type: it is shown, or a composite that is used
 	place int32 // in Schema.order
+	name  string
 	keys  []Key // made by tags
 }
 
@@ -58,6 +59,9 @@ func (b *builder) readClasses() error {
 	}
 	for id := 1; id < len(c.Classes); id++ {
 		b.classes[id].typed = b.classes[id].typed || c.Classes[id].Kind == 'c'
+		if b.classes[id].typed {
+			b.classes[id].name = strings.Clone(b.makeTableName(catalog.ClassID(id)))
+		}
 	}
 	slices.SortFunc(b.order, func(x, y uint32) int {
 		a, z := &c.Classes[x], &c.Classes[y]

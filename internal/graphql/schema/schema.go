@@ -228,7 +228,7 @@ func (s *Schema) Size() int64 {
 		n += int64(len(w))
 	}
 	for i := range s.classes {
-		n += sizeOf(s.classes[i].keys)
+		n += sizeOf(s.classes[i].keys) + int64(len(s.classes[i].name)+7)&^7
 		for _, k := range s.classes[i].keys {
 			n += sizeOf(k.Columns)
 		}
