@@ -1,0 +1,46 @@
+package pgpool
+
+import "time"
+
+// Setting is a run-time parameter of PostgreSQL, such as role or jwt.claims.sub.
+type Setting struct{ Name, Value string }
+
+// Request is what one caller wants done: one transaction, sent whole, in one round trip.
+type Request struct {
+	// Settings hold for this transaction only. They are set before anything else, by one statement; if that fails, no statement
+	// of the request runs. Without a setting "role" the request runs as the role that logged in.
+	Settings []Setting
+
+	// Statements run in order, in one transaction: the first that fails undoes those before it, and those after it do not run.
+	Statements []Statement
+
+	// Timeout bounds each statement, in PostgreSQL; it is rounded up to 1 ms, for 0 would mean that there is no bound. 0 here does.
+	Timeout time.Duration
+
+	// Idempotent says that the statements may run twice. If the connection is lost before the first row was handed out, they do.
+	Idempotent bool
+
+	// Grow, unless it is nil, is called with the size that PostgreSQL declares for a message above 64 KiB, before it is read, so
+	// that the caller can charge it. Its error ends the request, and what Do returns.
+	Grow func(n int64) error
+}
+
+// Statement is one SQL statement.
+type Statement struct {
+	SQL    string
+	Params [][]byte // as text; nil is NULL
+
+	// TextResults asks for values as text; otherwise they come in PostgreSQL's binary format.
+	TextResults bool
+
+	// Unnamed keeps the statement from being kept prepared: for what is not asked again soon.
+	Unnamed bool
+
+	// Dirty says that the statement can leave something behind in the session: it calls functions that are not PostgreSQL's own,
+	// or changes something, which may run triggers. The session is then reset before anybody else uses it.
+	Dirty bool
+
+	// Each gets each row; a nil value is NULL. The row is valid during the call only. An error ends the request, undoes it, and is
+	// what Do returns. Nil skips the rows.
+	Each func(values [][]byte) error
+}
