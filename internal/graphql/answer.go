@@ -1,0 +1,164 @@
+package graphql
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/leveehq/levee/internal/accesslog"
+	"github.com/leveehq/levee/internal/graphql/sqlgen"
+)
+
+// answerPatience is how long a client may take to read its answer: it holds the answer's bytes.
+const answerPatience = 60 * time.Second
+
+const (
+	typeGraphQL = "application/graphql-response+json"
+	typeJSON    = "application/json"
+)
+
+// mediaType is what the client wants: the type of the GraphQL over HTTP specification, unless it names JSON alone. The status of
+// an invalid request follows from it: who asks for plain JSON is an old client, which takes anything but 200 for a failure of the
+// network.
+func (c *call) mediaType() string {
+	accept := c.r.Header.Get("Accept")
+	if strings.Contains(accept, typeJSON) && !strings.Contains(accept, typeGraphQL) {
+		return typeJSON
+	}
+	return typeGraphQL
+}
+
+// answer writes what the engine gave.
+func (c *call) answer(r *sqlgen.Response) error {
+	status := http.StatusOK
+	if r.Invalid && c.mediaType() == typeGraphQL {
+		status = http.StatusBadRequest
+	}
+	body := make([]byte, 0, len(r.Data)+512*len(r.Errors)+32)
+	body = append(body, '{')
+	if len(r.Errors) > 0 {
+		body = append(c.appendErrors(append(body, `"errors":`...), r.Errors), ',')
+	}
+	if r.Invalid {
+		body[len(body)-1] = '}'
+		c.outcome = "invalid"
+		return c.write(status, body)
+	}
+	body = append(body, `"data":`...)
+	if r.Data == nil {
+		body = append(body, "null"...)
+	}
+	body = append(append(body, r.Data...), '}')
+	c.outcome = "ok"
+	if len(r.Errors) > 0 {
+		c.outcome = "field_errors"
+	}
+	return c.write(status, body)
+}
+
+// appendErrors writes the errors, those of the database masked.
+func (c *call) appendErrors(b []byte, errs []sqlgen.Error) []byte {
+	type location struct {
+		Line   int `json:"line"`
+		Column int `json:"column"`
+	}
+	type entry struct {
+		Message    string         `json:"message"`
+		Locations  []location     `json:"locations,omitempty"`
+		Path       []any          `json:"path,omitempty"`
+		Extensions map[string]any `json:"extensions,omitempty"`
+	}
+	out := make([]entry, len(errs))
+	for i, e := range errs {
+		out[i] = entry{Message: e.Message, Path: e.Path, Extensions: e.Extensions}
+		for _, l := range e.Locations {
+			out[i].Locations = append(out[i].Locations, location(l))
+		}
+		var db *pgconn.PgError
+		if errors.As(e.Cause, &db) {
+			out[i].Message, out[i].Extensions = c.databaseError(db)
+		}
+	}
+	text, err := json.Marshal(out)
+	if err != nil { // a path or extension that is no JSON: ours to find
+		c.logger.Error("graphql errors have no JSON", "error", err.Error())
+		return append(b, `[{"message":"Something went wrong on the server."}]`...)
+	}
+	return append(b, text...)
+}
+
+// databaseError is what a client learns of an error of the database's: all of it in development; otherwise the text of those that
+// the schema's authors raise themselves, and of all others that there was one, with an id that is in the log.
+func (c *call) databaseError(e *pgconn.PgError) (string, map[string]any) {
+	if c.opt.ShowErrors || slices.Contains(c.opt.PassErrors, e.Code) {
+		ext := map[string]any{"code": e.Code}
+		if e.Hint != "" {
+			ext["hint"] = e.Hint
+		}
+		if e.Detail != "" && c.opt.ShowErrors {
+			ext["detail"] = e.Detail
+		}
+		return e.Message, ext
+	}
+	id := newID()
+	c.logger.Warn("graphql database error", "id", id, "tenant", c.name, "sqlstate", e.Code, "message", e.Message, "detail", e.Detail, "where", e.Where,
+		"schema", e.SchemaName, "table", e.TableName, "constraint", e.ConstraintName)
+	text, code := "An error occurred in the database.", "DATABASE_ERROR"
+	if e.Code == sqlStateCanceled {
+		text, code = fmt.Sprintf("The request took the database longer than %v.", c.opt.Timeout), "STATEMENT_TIMEOUT"
+	}
+	return text + " It is in the server's log as " + id + ".", map[string]any{"code": code, "id": id}
+}
+
+const sqlStateCanceled = "57014"
+
+// answerError writes an answer that is one error, without data.
+func (c *call) answerError(status int, code, message string) {
+	body, _ := json.Marshal(map[string]any{"errors": []any{map[string]any{"message": message, "extensions": map[string]any{"code": code}}}})
+	c.outcome = strings.ToLower(code)
+	_ = c.write(status, body)
+}
+
+// write sends the whole answer. Its error is the client's leaving.
+func (c *call) write(status int, body []byte) error {
+	h := c.w.Header()
+	h.Set("Content-Type", c.mediaType()+"; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	c.code, c.bytes = status, int64(len(body))
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(answerPatience))
+	c.w.WriteHeader(status)
+	_, err := c.w.Write(body)
+	return err
+}
+
+func (c *call) record(err error) {
+	c.count.answered(c.name, c.outcome, c.code, time.Since(c.start))
+	c.log.Call(c.r.Context(), accesslog.Record{
+		Proto: "graphql", Method: c.r.Method, Code: strconv.Itoa(c.code), Key: c.who.Key, Instance: c.name, Bytes: c.bytes,
+		Took: time.Since(c.start), Waited: c.waited, Err: err, Outcome: c.outcome, Agent: c.r.UserAgent(),
+	})
+}
+
+func newID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+func stack() string {
+	const most = 4 << 10
+	s := debug.Stack()
+	return string(s[:min(len(s), most)])
+}

@@ -1,0 +1,179 @@
+package graphql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/leveehq/levee/internal/graphql/catalog"
+	"github.com/leveehq/levee/internal/graphql/pgpool"
+	"github.com/leveehq/levee/internal/graphql/schema"
+	"github.com/leveehq/levee/internal/graphql/sqlgen"
+)
+
+// instance is what a tenant's requests run on. The cache leases it; nothing in it changes but what engine keeps of plans.
+type instance struct {
+	tenant *resolved
+	db     *pgpool.Database
+	schema *schema.Schema
+	engine *sqlgen.Engine
+	print  string // the fingerprint that it was built from
+	size   int64
+
+	looked atomic.Int64 // when the database was last asked whether print still holds, in Unix nanoseconds
+}
+
+// overhead is what an instance keeps besides what its parts report.
+const overhead = 2 * kib
+
+// buildTries bounds how often a build begins anew because the schema changed under it.
+const buildTries = 4
+
+// build makes the instance of a key. Whoever asks for a key has entered what it stands for in s.tenants before.
+func (s *Service) build(ctx context.Context, key instanceKey) (*instance, error) {
+	t := s.tenants.get(key)
+	if t == nil {
+		return nil, fmt.Errorf("nobody has asked for this tenant") // cannot happen: see lease
+	}
+	db, err := s.pool.Database(t.url)
+	if err != nil {
+		return nil, fmt.Errorf("graphql tenant %q: %w", t.name, err)
+	}
+	in, err := s.read(ctx, t, db)
+	if err != nil {
+		db.Close()
+		return nil, fmt.Errorf("graphql tenant %q: %w", t.name, err)
+	}
+	for _, w := range in.schema.Warnings() {
+		s.logger.Warn("graphql schema", "tenant", t.name, "warning", w)
+	}
+	return in, nil
+}
+
+// read builds from one state of the catalog: the fingerprint before and after must be the same.
+func (s *Service) read(ctx context.Context, t *resolved, db *pgpool.Database) (*instance, error) {
+	q := querier{db, "levee:build"}
+	o := catalog.Options{Schemas: t.schemas, RolesOfLogin: true}
+	print, err := catalog.Fingerprint(ctx, q, o)
+	for range buildTries {
+		if err != nil {
+			return nil, err
+		}
+		if err := s.checkLogin(ctx, t, q, o); err != nil {
+			return nil, err
+		}
+		c, err := catalog.Read(ctx, q, o)
+		if err != nil {
+			return nil, err
+		}
+		again, err := catalog.Fingerprint(ctx, q, o)
+		if err != nil {
+			return nil, err
+		}
+		if again != print {
+			print = again
+			continue
+		}
+		return s.assemble(t, db, c, print)
+	}
+	return nil, fmt.Errorf("its schemas changed %d times while they were read: try again when the migration has ended", buildTries)
+}
+
+func (s *Service) assemble(t *resolved, db *pgpool.Database, c *catalog.Catalog, print string) (*instance, error) {
+	sch, err := schema.New(c)
+	if err != nil {
+		return nil, err
+	}
+	in := &instance{tenant: t, db: db, schema: sch, print: print, engine: sqlgen.New(sch, sqlgen.Options{Limits: s.opt.Limits, PlanBytes: s.opt.PlanBytes})}
+	in.size = c.Size() + sch.Size() + int64(s.opt.PlanBytes) + overhead
+	in.looked.Store(time.Now().UnixNano())
+	return in, nil
+}
+
+// UnsafeLogin is the error of a login that row level security does not bind, where nobody has allowed it.
+type UnsafeLogin struct{ text string }
+
+func (e *UnsafeLogin) Error() string { return e.text }
+
+func (s *Service) checkLogin(ctx context.Context, t *resolved, q querier, o catalog.Options) error {
+	if t.bypass {
+		return nil
+	}
+	l, err := catalog.ReadLogin(ctx, q, o)
+	if err != nil {
+		return err
+	}
+	why := ""
+	switch {
+	case l.Superuser:
+		why = "is a superuser"
+	case l.BypassRLS:
+		why = "has BYPASSRLS"
+	case len(l.Owns) > 0:
+		why = "owns " + strings.Join(l.Owns, ", ") + ", whose policies do not bind an owner unless row level security is forced"
+	default:
+		return nil
+	}
+	return &UnsafeLogin{fmt.Sprintf("the database login %q %s, so its requests could read every row: log in as a role that owns nothing and is granted the roles of requests, or set allow_bypass_rls", l.Role, why)}
+}
+
+func (s *Service) closeInstance(_ instanceKey, in *instance) { in.db.Close() }
+
+// lookAgain has the watcher compare the fingerprint, if that was long ago. It never waits.
+func (s *Service) lookAgain(in *instance) {
+	now := time.Now().UnixNano()
+	before := in.looked.Load()
+	if now-before < int64(s.opt.Watch) || !in.looked.CompareAndSwap(before, now) {
+		return
+	}
+	select {
+	case s.watch <- in:
+	default: // it has enough to do; the next request asks again a moment later
+		in.looked.Store(before)
+	}
+}
+
+// watcher compares fingerprints, one at a time, and evicts what is built from an older state. The next request then builds
+// anew, while those in flight end on the old one.
+func (s *Service) watcher(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case in := <-s.watch:
+			print, err := catalog.Fingerprint(ctx, querier{in.db, "levee:watch"}, catalog.Options{Schemas: in.tenant.schemas, RolesOfLogin: true})
+			if err != nil || print == in.print {
+				continue // what is wrong with the database, its requests will tell
+			}
+			s.logger.Info("graphql schema changed; the tenant is built anew", "tenant", in.tenant.name)
+			s.cache.Evict(in.tenant.key)
+		}
+	}
+}
+
+// querier reads catalogs through the pool. Each statement is a transaction of its own.
+type querier struct {
+	db  *pgpool.Database
+	key string
+}
+
+func (q querier) Query(ctx context.Context, sql string, params []string, each func([][]byte) error) error {
+	values := make([][]byte, len(params))
+	for i, p := range params {
+		values[i] = []byte(p)
+	}
+	return q.db.Do(ctx, q.key, pgpool.Request{Idempotent: true,
+		Statements: []pgpool.Statement{{SQL: sql, Params: values, TextResults: true, Unnamed: true, Each: each}}})
+}
+
+// lease returns the tenant's instance, built if need be.
+func (s *Service) lease(ctx context.Context, t *resolved) (lease, error) {
+	s.tenants.put(t)
+	return s.cache.Lease(ctx, t.key)
+}
+
+// isUnsafe tells whether a build failed because of its login.
+func isUnsafe(err error) bool { return errors.As(err, new(*UnsafeLogin)) }

@@ -1,0 +1,13 @@
+package sqlgen
+
+// Statement is one SQL statement of a transaction.
+type Statement struct {
+	SQL    string
+	Params [][]byte // in text format; nil is NULL
+
+	// Dirty says that it calls functions of the schema's, or changes something: it could leave something behind in the session.
+	Dirty bool
+
+	// Each gets each row's columns in binary format, valid during the call only. Nil skips the rows.
+	Each func(row [][]byte) error
+}

@@ -1,0 +1,221 @@
+package graphql
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/leveehq/levee/internal/graphql/auth"
+	"github.com/leveehq/levee/internal/graphql/pgpool"
+)
+
+// instanceKey is what a tenant resolves to. Two tenants that resolve to the same share an instance, and one that resolves to
+// something else from now on gets another.
+type instanceKey string
+
+// resolved is a tenant, ready to serve.
+type resolved struct {
+	name     string
+	url      string
+	schemas  []string
+	settings []pgpool.Setting // sorted
+	bypass   bool
+	verifier *auth.Verifier
+	key      instanceKey
+}
+
+func (s *Service) resolve(t Tenant) (*resolved, error) {
+	v, err := s.verifier(t.Auth)
+	if err != nil {
+		return nil, fmt.Errorf("graphql tenant %q: %w", t.Name, err)
+	}
+	r := &resolved{name: t.Name, url: t.DatabaseURL, schemas: t.Schemas, bypass: t.AllowBypassRLS, verifier: v}
+	for _, name := range slices.Sorted(maps.Keys(t.Settings)) {
+		r.settings = append(r.settings, pgpool.Setting{Name: name, Value: t.Settings[name]})
+	}
+	parts, err := json.Marshal([]any{t.DatabaseURL, t.Schemas, t.Auth.AnonymousRole, t.Auth.DefaultRole, t.Auth.Roles, r.settings, t.AllowBypassRLS})
+	if err != nil {
+		return nil, err
+	}
+	r.key = instanceKey(parts)
+	return r, nil
+}
+
+// verifier returns one for the options, shared by all who have equal ones: a set of keys is fetched once.
+func (s *Service) verifier(o auth.Options) (*auth.Verifier, error) {
+	id := fmt.Sprintf("%x %q %q %v %q %q %v %v %q %q %q %q %q %v %q %q %d", o.Secret, o.PublicKeys, o.JWKSURL, o.JWKSEvery, o.Algorithms, o.Audience, o.Issuer, o.Skew,
+		fmt.Sprint(o.AllowNoExp), o.RoleClaim, o.ClaimPrefix, o.AnonymousRole, o.DefaultRole, o.Roles, fmt.Sprint(o.TrustedHeaders), o.RoleHeader+"|"+o.ClaimHeader, o.MaxToken)
+	s.verifiers.Lock()
+	defer s.verifiers.Unlock()
+	if v, ok := s.verifiers.by[id]; ok {
+		return v, nil
+	}
+	if len(s.verifiers.by) >= maxVerifiers {
+		return nil, fmt.Errorf("there are %d different sets of roles and keys already: let tenants share them", maxVerifiers)
+	}
+	v, err := auth.New(s.tokenCache(o))
+	if err != nil {
+		return nil, err
+	}
+	s.verifiers.by[id] = v
+	select {
+	case s.verifiers.added <- v:
+	default: // Run is not there yet; it begins with all of them
+	}
+	return v, nil
+}
+
+// maxVerifiers bounds different sets of roles and keys: each has a goroutine and a share of the tokens' memory.
+const maxVerifiers = 64
+
+type verifiers struct {
+	sync.Mutex
+	by    map[string]*auth.Verifier
+	added chan *auth.Verifier
+}
+
+func (s *Service) verifiersPlanned() int {
+	if s.opt.Resolver != nil {
+		return maxVerifiers
+	}
+	return min(len(s.opt.Tenants), maxVerifiers)
+}
+
+// tenantName is what a request asks for: the part of the path behind the prefix, or else its Host.
+func tenantName(r *http.Request) (name string, byHost bool) {
+	if rest, ok := strings.CutPrefix(r.URL.Path, Prefix+"/"); ok && rest != "" {
+		return rest, false
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return strings.ToLower(host), true
+}
+
+// tenant finds who a request is for. Without an error and a tenant there is none.
+func (s *Service) tenant(ctx context.Context, name string, byHost bool) (*resolved, error) {
+	if byHost {
+		if t := s.byHost[name]; t != nil {
+			return t, nil
+		}
+		if t := s.byName[""]; t != nil {
+			return t, nil
+		}
+	} else if t := s.byName[name]; t != nil && name != "" {
+		return t, nil
+	}
+	if s.opt.Resolver == nil {
+		return nil, nil
+	}
+	return s.routes.find(ctx, name)
+}
+
+// routes asks the operator's statement which tenant a name is, and believes the answer for a moment. A name has one asker at a
+// time; the others wait for its answer.
+type routes struct {
+	ask      func(ctx context.Context, name string) (*resolved, error)
+	ttl      time.Duration
+	negative time.Duration
+	mu       struct {
+		sync.Mutex
+		known map[string]*route
+	}
+}
+
+type route struct {
+	done  chan struct{} // closed when the answer is there
+	until time.Time
+	to    *resolved
+	err   error
+}
+
+// maxRoutes bounds the names that are remembered: they come from clients.
+const maxRoutes = 10_000
+
+func (r *routes) find(ctx context.Context, name string) (*resolved, error) {
+	r.mu.Lock()
+	e, ok := r.mu.known[name]
+	if ok && e.answered() && time.Now().After(e.until) {
+		ok = false
+	}
+	if !ok {
+		e = &route{done: make(chan struct{})}
+		r.makeRoomLocked()
+		r.mu.known[name] = e
+	}
+	r.mu.Unlock()
+	if !ok {
+		// The one who asks may leave, and others wait for the answer: so it is asked for on behalf of all.
+		asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), routeTimeout)
+		e.to, e.err = r.ask(asked, name)
+		cancel()
+		e.until = time.Now().Add(r.lifetime(e))
+		close(e.done)
+	}
+	select {
+	case <-e.done:
+		return e.to, e.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+const routeTimeout = 5 * time.Second
+
+func (e *route) answered() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// lifetime of a failure is nothing: the next one asks again, and the pool's own back-off bounds how often that is.
+func (r *routes) lifetime(e *route) time.Duration {
+	switch {
+	case e.err != nil:
+		return 0
+	case e.to == nil:
+		return r.negative
+	}
+	return r.ttl
+}
+
+func (r *routes) makeRoomLocked() {
+	if r.mu.known == nil {
+		r.mu.known = map[string]*route{}
+	}
+	if len(r.mu.known) < maxRoutes {
+		return
+	}
+	now := time.Now()
+	maps.DeleteFunc(r.mu.known, func(_ string, e *route) bool { return e.answered() && now.After(e.until) })
+	for name, e := range r.mu.known { // all are fresh: any will do, and the map's order is random
+		if len(r.mu.known) < maxRoutes {
+			return
+		}
+		if e.answered() {
+			delete(r.mu.known, name)
+		}
+	}
+}
+
+// forget makes the next request of the name ask again; "" means of all.
+func (r *routes) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if name == "" {
+		r.mu.known = nil
+		return
+	}
+	delete(r.mu.known, name)
+}
