@@ -20,7 +20,7 @@ import (
 const arrows = `
 	# Leaves: the standard library and, below internal, libraries of others.
 	gate, governor, residency, internal/bytesize ->
-	internal/buildinfo, internal/blobstore, internal/hostguard, internal/raceless ->
+	internal/buildinfo, internal/blobstore, internal/hostguard, internal/pglocal, internal/raceless ->
 	internal/config       -> internal/bytesize
 	internal/storm        -> internal/bytesize
 
