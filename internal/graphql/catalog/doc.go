@@ -73,12 +73,13 @@ type Class struct {
 	Columns     Range      // in Catalog.Columns
 	Keys        Range      // in Catalog.Keys
 	Partition   bool       // is a partition of another table
+	Unlogged    bool       // is not written ahead, and empty after a crash
 }
 
 // ColumnFlags are the yes-or-no facts of a column.
 type ColumnFlags uint16
 
-// Facts of columns. Indexed: the column is anywhere in any index.
+// Facts of columns. Indexed: the column is anywhere in an index of all rows.
 const (
 	NotNull ColumnFlags = 1 << iota
 	HasDefault
@@ -118,6 +119,7 @@ type ForeignKey struct {
 	Class, Foreign ClassID
 	Numbers        Range // attnums of Class, in Catalog.Numbers
 	ForeignNumbers Range // attnums of Foreign
+	Indexed        bool  // an index of all rows of Class has all of Numbers
 }
 
 // Type is a PostgreSQL type. For a domain, Base says what it is over; for an array, Element; for a composite or a
@@ -131,6 +133,7 @@ type Type struct {
 	Category  byte   // pg_type.typcategory
 	Extension bool   // belongs to an extension
 	NotNull   bool   // domain with NOT NULL
+	Default   bool   // domain with a default
 	Base      TypeID
 	Element   TypeID
 	Class     ClassID

@@ -11,7 +11,8 @@ func (r *reader) procs() {
 select p.oid, p.proname, p.pronamespace, p.provolatile, p.proisstrict, p.proretset, p.prorettype, p.pronargdefaults,
 	coalesce(p.proallargtypes, p.proargtypes::oid[])::text, coalesce(p.proargmodes::text[], '{}')::text, pg_catalog.array_to_json(p.proargnames),
 	` + fmt.Sprintf(privilegesSQL, `coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))`) + `,
-	exists (select from pg_catalog.pg_proc o where o.proname = p.proname and o.pronamespace = p.pronamespace and o.oid <> p.oid)
+	exists (select from pg_catalog.pg_proc o where o.proname = p.proname and o.pronamespace = p.pronamespace and o.oid <> p.oid
+		and o.prorettype <> 'pg_catalog.trigger'::regtype)
 from pg_catalog.pg_proc p
 where p.pronamespace = any($1::oid[]) and p.prokind = 'f'
 	and p.prorettype not in ('pg_catalog.trigger'::regtype, 'pg_catalog.event_trigger'::regtype)

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -59,6 +60,7 @@ type reader struct {
 	typeOf    map[uint32]TypeID
 	wanted    []uint32 // types that are used and not read yet
 	indexed   map[columnKey]bool
+	indexSets map[ClassID][][]int16
 	commented map[string]string
 }
 
@@ -71,7 +73,7 @@ func newReader(ctx context.Context, q Querier) *reader {
 	return &reader{
 		ctx: ctx, q: q, c: &Catalog{Classes: make([]Class, 1), Types: make([]Type, 1), comments: make([]string, 1)},
 		schemaOf: map[uint32]uint16{}, classOf: map[uint32]ClassID{}, typeOf: map[uint32]TypeID{0: 0},
-		indexed: map[columnKey]bool{},
+		indexed: map[columnKey]bool{}, indexSets: map[ClassID][][]int16{},
 	}
 }
 
@@ -143,7 +145,8 @@ func (r *reader) classes() {
 	sql := `
 select c.oid, c.relname, c.relnamespace, c.relkind, c.reltype, c.relowner, c.relrowsecurity, c.relforcerowsecurity, c.relispartition,
 	` + fmt.Sprintf(privilegesSQL, `coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))`) + `,
-	case when c.relkind in ('v', 'f') then pg_catalog.pg_relation_is_updatable(c.oid, true) when c.relkind in ('r', 'p') then 28 else 0 end
+	case when c.relkind in ('v', 'f') then pg_catalog.pg_relation_is_updatable(c.oid, true) when c.relkind in ('r', 'p') then 28 else 0 end,
+	c.relpersistence = 'u'
 from pg_catalog.pg_class c
 where c.relnamespace = any($1::oid[]) and c.relkind in ('r', 'p', 'v', 'm', 'f', 'c')
 	and not exists (select from pg_catalog.pg_depend d
@@ -167,7 +170,7 @@ func (r *reader) addClass(row row, p Privileges) {
 	r.classOf[row.oid(0)] = ClassID(len(r.c.Classes))
 	r.c.Classes = append(r.c.Classes, Class{
 		OID: row.oid(0), Name: r.text.keep(row.columns[1]), Schema: r.schemaOf[row.oid(2)], Kind: row.columns[3][0], Owner: row.oid(5),
-		RowSecurity: row.bool(6), Forced: row.bool(7), Partition: row.bool(8), Privileges: p, Updatable: can,
+		RowSecurity: row.bool(6), Forced: row.bool(7), Partition: row.bool(8), Privileges: p, Updatable: can, Unlogged: row.bool(11),
 	})
 }
 
@@ -224,13 +227,14 @@ func flagsOf(row row, p Privileges) (f ColumnFlags) {
 	return f
 }
 
-// indexes notes which columns are in an index. The list of an index ends with expressions and included columns as 0 and more.
+// indexes notes which columns are in an index of all rows. An expression in it has the number 0.
 func (r *reader) indexes() {
 	r.query(`
 select i.indrelid, pg_catalog.array_to_string(i.indkey::int2[], ' ')
-from pg_catalog.pg_index i where i.indrelid = any($1::oid[]) and i.indisvalid`, func(row row) error {
-		class := r.classOf[row.oid(0)]
-		for _, number := range row.numbers(1) {
+from pg_catalog.pg_index i where i.indrelid = any($1::oid[]) and i.indisvalid and i.indpred is null`, func(row row) error {
+		class, numbers := r.classOf[row.oid(0)], row.numbers(1)
+		r.indexSets[class] = append(r.indexSets[class], numbers)
+		for _, number := range numbers {
 			r.indexed[columnKey{class, number}] = true
 		}
 		return nil
@@ -261,11 +265,19 @@ order by k.conrelid, k.contype = 'f', k.contype, k.conname`, func(row row) error
 			return nil
 		}
 		if foreign, ok := r.classOf[row.oid(4)]; ok {
+			numbers := row.numbers(5)
 			r.c.ForeignKeys = append(r.c.ForeignKeys, ForeignKey{OID: row.oid(0), Name: name, Class: class, Foreign: foreign,
-				Numbers: r.numbers(row.numbers(5)), ForeignNumbers: r.numbers(row.numbers(6))})
+				Numbers: r.numbers(numbers), ForeignNumbers: r.numbers(row.numbers(6)), Indexed: r.hasIndexOf(class, numbers)})
 		}
 		return nil
 	}, r.classOIDs(0))
+}
+
+// hasIndexOf tells whether one index has all of these columns.
+func (r *reader) hasIndexOf(class ClassID, numbers []int16) bool {
+	return slices.ContainsFunc(r.indexSets[class], func(set []int16) bool {
+		return !slices.ContainsFunc(numbers, func(number int16) bool { return !slices.Contains(set, number) })
+	})
 }
 
 func (r *reader) addKey(k Key) {

@@ -32,7 +32,8 @@ const typesSQL = `
 select t.oid, t.typname, n.nspname, t.typtype, t.typcategory, t.typnotnull, t.typbasetype,
 	case when t.typcategory = 'A' then t.typelem else coalesce(g.rngsubtype, 0) end, t.typrelid,
 	exists (select from pg_catalog.pg_depend d
-		where d.classid = 'pg_catalog.pg_type'::regclass and d.objid = t.oid and d.deptype = 'e')
+		where d.classid = 'pg_catalog.pg_type'::regclass and d.objid = t.oid and d.deptype = 'e'),
+	t.typdefault is not null
 from pg_catalog.pg_type t
 join pg_catalog.pg_namespace n on n.oid = t.typnamespace
 left join pg_catalog.pg_range g on g.rngtypid = t.oid
@@ -44,7 +45,7 @@ func (r *reader) addType(row row) error {
 	r.typeOf[row.oid(0)] = TypeID(len(r.c.Types))
 	t := Type{
 		OID: row.oid(0), Name: r.text.keep(row.columns[1]), Schema: r.schema(row.columns[2]), Kind: row.columns[3][0], Category: row.columns[4][0],
-		NotNull: row.bool(5), Base: TypeID(row.oid(6)), Element: TypeID(row.oid(7)), Class: ClassID(row.oid(8)), Extension: row.bool(9),
+		NotNull: row.bool(5), Base: TypeID(row.oid(6)), Element: TypeID(row.oid(7)), Class: ClassID(row.oid(8)), Extension: row.bool(9), Default: row.bool(10),
 	}
 	r.c.Types = append(r.c.Types, t)
 	r.want(uint32(t.Base))
@@ -74,7 +75,7 @@ func (r *reader) otherClasses() {
 		return
 	}
 	r.query(`
-select c.oid, c.relname, n.nspname, c.relkind, c.reltype, c.relowner, c.relrowsecurity, c.relforcerowsecurity, c.relispartition, 0, 0
+select c.oid, c.relname, n.nspname, c.relkind, c.reltype, c.relowner, c.relrowsecurity, c.relforcerowsecurity, c.relispartition, 0, 0, false
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.oid = any($1::oid[]) order by c.oid`, func(row row) error {
 		schema := r.schema(row.columns[2])
