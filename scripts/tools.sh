@@ -8,18 +8,30 @@
 # What is installed and what for:
 #   bazel-bootstrap, bazel-rules-*  a real Bazel 4.2.3, with the JDK it runs on
 #   ccache                          a real client of the HTTP cache
+#   postgresql                      a real server, with the extensions citext and hstore
+#   pgbouncer                       a real transaction pooler
 #   gcc, g++, libc6-dev             what Bazel and ccache compile with; the race detector needs it too
 #   curl, zstd, ca-certificates     fixtures, and the Go module proxy
 
-tools_packages="bazel-bootstrap bazel-rules-java bazel-rules-proto openjdk-17-jdk-headless ccache gcc g++ libc6-dev make curl zstd ca-certificates"
-tools_commands="bazel-4 ccache gcc g++ curl zstd"
+tools_packages="bazel-bootstrap bazel-rules-java bazel-rules-proto openjdk-17-jdk-headless ccache postgresql pgbouncer gcc g++ libc6-dev make curl zstd ca-certificates"
+tools_commands="bazel-4 ccache pgbouncer gcc g++ curl zstd"
 
 # tools_present is true if every program starts.
 tools_present() {
 	for c in $tools_commands; do
 		command -v "$c" >/dev/null 2>&1 || return 1
 	done
-	"${JAVA_HOME:-/usr/lib/jvm/java-17-openjdk-amd64}/bin/javac" -version >/dev/null 2>&1
+	"${JAVA_HOME:-/usr/lib/jvm/java-17-openjdk-amd64}/bin/javac" -version >/dev/null 2>&1 && tools_postgres
+}
+
+# tools_postgres is true if there is a server with the extensions, where internal/pglocal looks for one.
+tools_postgres() {
+	for bin in "${LEVEE_PG_BIN:-}" /usr/lib/postgresql/*/bin; do
+		"$bin/postgres" --version >/dev/null 2>&1 || continue
+		extensions=$("$bin/pg_config" --sharedir)/extension
+		[ -e "$extensions/citext.control" ] && [ -e "$extensions/hstore.control" ] && return
+	done
+	return 1
 }
 
 # tools_install makes them present, or ends the script with a message.
@@ -39,7 +51,7 @@ tools_install() {
 		tools_use_cache
 	fi
 	if ! tools_present; then
-		echo "scripts/test: these do not all start after the installation: $tools_commands javac" >&2
+		echo "scripts/test: these do not all start after the installation: $tools_commands javac postgres" >&2
 		exit 1
 	fi
 }
@@ -66,9 +78,13 @@ tools_cache() {
 
 # tools_use_cache puts what an earlier run unpacked into the environment.
 tools_use_cache() {
+	case :$PATH: in
+	*:/usr/sbin:*) ;;
+	*) PATH=$PATH:/usr/sbin; export PATH ;; # pgbouncer's, which not every user has
+	esac
 	tree=$(tools_cache)/tools
 	[ -e "$tree/complete" ] || return 0
-	PATH=$tree/bin:$tree/usr/bin:$PATH
+	PATH=$tree/bin:$tree/usr/bin:$tree/usr/sbin:$PATH
 	libs=$tree/usr/lib/x86_64-linux-gnu
 	LD_LIBRARY_PATH=$libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 	export PATH LD_LIBRARY_PATH
@@ -76,6 +92,12 @@ tools_use_cache() {
 		JAVA_HOME=$tree/usr/lib/jvm/java-17-openjdk-amd64
 		export JAVA_HOME
 	fi
+	# PostgreSQL finds its other files from where it is.
+	for bin in "$tree"/usr/lib/postgresql/*/bin; do
+		[ -z "${LEVEE_PG_BIN:-}" ] && [ -d "$bin" ] || continue
+		LEVEE_PG_BIN=$bin
+		export LEVEE_PG_BIN
+	done
 }
 
 # tools_as_user unpacks the packages that are not installed into the cache. apt-get keeps its own state there, since the
