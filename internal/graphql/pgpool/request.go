@@ -21,7 +21,7 @@ type Request struct {
 	Idempotent bool
 
 	// Grow, unless it is nil, is called with the size that PostgreSQL declares for a message above 64 KiB, before it is read, so
-	// that the caller can charge it. Its error ends the request, and what Do returns.
+	// that the caller can charge it. Its error ends the request as one of Each does.
 	Grow func(n int64) error
 }
 
@@ -36,11 +36,7 @@ type Statement struct {
 	// Unnamed keeps the statement from being kept prepared: for what is not asked again soon.
 	Unnamed bool
 
-	// Dirty says that the statement can leave something behind in the session: it calls functions that are not PostgreSQL's own,
-	// or changes something, which may run triggers. The session is then reset before anybody else uses it.
-	Dirty bool
-
-	// Each gets each row; a nil value is NULL. The row is valid during the call only. An error ends the request, undoes it, and is
-	// what Do returns. Nil skips the rows.
+	// Each gets each row; a nil value is NULL. The row is valid during the call only. An error ends the request and is what Do
+	// returns; as everything was sent before the first row came, it does not undo what the statements did. Nil skips the rows.
 	Each func(values [][]byte) error
 }

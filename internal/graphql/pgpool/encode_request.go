@@ -1,0 +1,239 @@
+package pgpool
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// step is one statement of a pipeline and what its answer is for.
+type step struct {
+	prepared *prepared // nil: without a name
+	each     func([][]byte) error
+}
+
+// resetSession takes back whatever functions, triggers and policies may have left behind in a session: a role or a setting that is
+// not local to a transaction, temporary tables, channels, cursors, locks. It goes out behind each request, in the same write, and is
+// answered while nobody waits. It costs PostgreSQL some 5 to 10 microseconds, so there is no list of statements that need it: a
+// list could be wrong, for custom settings cannot be looked up (pg_settings does not show them), and a view or a policy calls what
+// it likes. DISCARD ALL does the same, but takes the prepared statements too.
+const resetSession = "set session authorization default; reset all; discard temp; discard sequences; unlisten *; close all; select pg_catalog.pg_advisory_unlock_all()"
+
+// With a pooler the next transaction may have another session, so the same is done before the end of this one. Constraints that
+// were deferred are checked first: what they run must run as the request's role. Of a transaction that fails there is less to take
+// back, as PostgreSQL undoes settings, tables, channels and cursors itself; a lock of the session's own stays.
+var resetTransaction = append([]string{"set constraints all immediate"}, strings.Split(resetSession, "; ")...)
+
+// encode puts the whole request into out.
+func (c *conn) encode(r *Request) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	n := r.countSettings()
+	first := settingsSQL(n)
+	named := c.known != nil && 1+len(r.Statements) <= c.known.limit
+	c.steps = append(c.steps[:0], c.step(first, named, nil))
+	for i := range r.Statements {
+		s := &r.Statements[i]
+		c.steps = append(c.steps, c.step(s.SQL, named && !s.Unnamed, s.Each))
+	}
+	b := c.evict(c.out[:0])
+	b = c.appendSettings(b, first, n, r)
+	b = c.appendDescribes(b)
+	for i := range r.Statements {
+		b = c.appendStatement(b, c.steps[i+1].prepared, &r.Statements[i])
+	}
+	b = c.appendReset(b)
+	for _, s := range c.steps {
+		if s.prepared != nil {
+			s.prepared.asked = false
+		}
+	}
+	c.out = b
+	if len(b) > maxMessage {
+		c.out, c.resetting = nil, false
+		return fmt.Errorf("a request of %d bytes is larger than PostgreSQL takes", len(b))
+	}
+	return nil
+}
+
+func (c *conn) step(sql string, named bool, each func([][]byte) error) step {
+	if !named {
+		return step{each: each}
+	}
+	return step{prepared: c.known.get(sql), each: each}
+}
+
+// evict closes statements that are too many. That comes first: what fails later makes PostgreSQL skip the rest.
+func (c *conn) evict(b []byte) []byte {
+	if c.known == nil {
+		return b
+	}
+	for p := c.known.evict(); p != nil; p = c.known.evict() {
+		b = appendClose(b, p.name)
+	}
+	for _, name := range c.known.doomed {
+		b = appendClose(b, name)
+	}
+	c.known.doomed = c.known.doomed[:0]
+	return b
+}
+
+// appendParse has a statement parsed, unless it was, and returns its name.
+func (c *conn) appendParse(b []byte, p *prepared, sql string) ([]byte, string) {
+	switch {
+	case p == nil:
+		return appendParse(b, "", sql), ""
+	case !p.ready && !p.asked:
+		p.asked = true
+		b = appendParse(b, p.name, sql)
+	}
+	return b, p.name
+}
+
+func (c *conn) appendSettings(b []byte, sql string, n int, r *Request) []byte {
+	b, name := c.appendParse(b, c.steps[0].prepared, sql)
+	b, at := appendBind(b, name, 2*n)
+	if !r.hasRole() {
+		b = appendValue(appendValue(b, "role"), "none")
+	}
+	for _, s := range r.Settings {
+		b = appendValue(appendValue(b, s.Name), s.Value)
+	}
+	if r.Timeout > 0 {
+		var digits [20]byte
+		b = appendValue(appendValue(b, "statement_timeout"), strconv.AppendInt(digits[:0], milliseconds(r.Timeout), 10))
+	}
+	return append(endBind(b, at, textFormat), messageExecute...)
+}
+
+// milliseconds rounds up: to PostgreSQL 0 means no limit.
+func milliseconds(d time.Duration) int64 {
+	return min(int64((d+time.Millisecond-1)/time.Millisecond), 1<<31-1)
+}
+
+// appendDescribes has PostgreSQL look at every statement but the first before any of them runs, so that one that was prepared
+// before its table changed fails while the request can still be repeated. (The first does so by itself.)
+func (c *conn) appendDescribes(b []byte) []byte {
+	for i := 2; i < len(c.steps); i++ {
+		if p := c.steps[i].prepared; p != nil && p.ready {
+			b = appendDescribe(b, p.name)
+		}
+	}
+	return b
+}
+
+func (c *conn) appendStatement(b []byte, p *prepared, s *Statement) []byte {
+	b, name := c.appendParse(b, p, s.SQL)
+	b, at := appendBind(b, name, len(s.Params))
+	for _, v := range s.Params {
+		if v == nil {
+			b = appendNull(b)
+			continue
+		}
+		b = appendValue(b, v)
+	}
+	format := byte(binaryFormat)
+	if s.TextResults {
+		format = textFormat
+	}
+	return append(endBind(b, at, format), messageExecute...)
+}
+
+// appendReset ends the transaction and sees to the session.
+func (c *conn) appendReset(b []byte) []byte {
+	if c.pool.b.o.Pooler {
+		for _, sql := range resetTransaction {
+			c.steps = append(c.steps, step{})
+			b = c.appendStatement(b, nil, &Statement{SQL: sql, TextResults: true})
+		}
+		return append(b, messageSync...)
+	}
+	c.resetting = true
+	return appendQuery(append(b, messageSync...), resetSession)
+}
+
+// forgetSteps has the statements of the present request parsed anew.
+func (c *conn) forgetSteps() {
+	for _, s := range c.steps {
+		if s.prepared != nil && s.prepared.ready {
+			c.known.doom(s.prepared)
+		}
+	}
+}
+
+func (r *Request) hasRole() bool {
+	for _, s := range r.Settings {
+		if strings.EqualFold(s.Name, "role") {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Request) countSettings() int {
+	n := len(r.Settings)
+	if !r.hasRole() {
+		n++
+	}
+	if r.Timeout > 0 {
+		n++
+	}
+	return n
+}
+
+func (r *Request) check() error {
+	roles := 0
+	for _, s := range r.Settings {
+		if strings.EqualFold(s.Name, "role") {
+			roles++
+		}
+	}
+	if roles > 1 {
+		return fmt.Errorf("a request has one role, not %d", roles)
+	}
+	if len(r.Settings) > maxSettings {
+		return fmt.Errorf("a request has at most %d settings, not %d", maxSettings, len(r.Settings))
+	}
+	for i := range r.Statements {
+		s := &r.Statements[i]
+		if strings.IndexByte(s.SQL, 0) >= 0 {
+			return fmt.Errorf("statement %d has a zero byte", i)
+		}
+		if len(s.Params) > 65535 {
+			return fmt.Errorf("statement %d has %d parameters; PostgreSQL takes 65535", i, len(s.Params))
+		}
+	}
+	return nil
+}
+
+const maxSettings = 1000
+
+// settingsTexts are the statements for few settings, which are those of nearly every request.
+var settingsTexts = func() (texts [33]string) {
+	for n := range texts {
+		texts[n] = buildSettings(n)
+	}
+	return texts
+}()
+
+func settingsSQL(n int) string {
+	if n < len(settingsTexts) {
+		return settingsTexts[n]
+	}
+	return buildSettings(n)
+}
+
+// buildSettings is a statement of n settings. PostgreSQL evaluates a select list from left to right.
+func buildSettings(n int) string {
+	var b strings.Builder
+	b.WriteString("select ")
+	for i := range n {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "pg_catalog.set_config($%d, $%d, true)", 2*i+1, 2*i+2)
+	}
+	return b.String()
+}
