@@ -10,16 +10,21 @@
 //	hcl      the name in the file; nested names joined with "." are the setting's path: bazel.max_streams
 //	default  as an operator would write it; "auto" leaves the zero value, which the owner turns into a figure
 //	help     one line for --help
-//	min,max  bounds of a number, in its own unit; a number without min must not be negative
+//	min,max  bounds of a number, in its own unit, or of a time, in seconds; one without min must not be negative
 //	enum     the words allowed
 //	flag     the flag, where the path with dashes reads badly
+//	secret   the value is not shown: it may be one, or hold one
+//	inner    see inner.go: blocks inside of blocks, which only a file has
 //
 // A flag is the path with dashes (--bazel-max-streams), a variable the path in capitals (LEVEE_BAZEL_MAX_STREAMS). The
 // flag of a list may be given several times.
 // Precedence: flag, then variable, then file, then default.
 package config
 
-import "time"
+import (
+	"reflect"
+	"time"
+)
 
 // Bytes is a size. In a file it is a number of bytes or a string such as "512MiB".
 type Bytes int64
@@ -38,6 +43,7 @@ type Config struct {
 	Store    Store    `block:"store" title:"Store"`
 	Bazel    Bazel    `block:"bazel" title:"Bazel remote cache"`
 	Git      Git      `block:"git" title:"Git cache"`
+	GraphQL  GraphQL  `block:"graphql" title:"GraphQL over PostgreSQL"`
 	Governor Governor `block:"governor" title:"Governor"`
 	Log      Log      `block:"log" title:"Log"`
 
@@ -52,6 +58,10 @@ type Listen struct {
 
 	// HTTP serves Bazel's HTTP cache protocol.
 	HTTP string `hcl:"http" default:"127.0.0.1:8080" help:"Address of the HTTP cache."`
+
+	// HTTPTrusted is the operator's word that whoever reaches the HTTP listener may be believed: it is behind a proxy that
+	// authenticates, sets the headers that we trust, and removes those that clients sent.
+	HTTPTrusted bool `hcl:"http_trusted" default:"false" help:"Whether only the operator's own proxy reaches the HTTP listener, so that graphql.trusted_headers may be used off loopback."`
 
 	// Admin serves health, metrics, status and profiles. It answers under any load and shows addresses of clients,
 	// so it belongs on loopback or on a private network.
@@ -191,9 +201,14 @@ type Log struct {
 func Default() *Config {
 	c := &Config{origins: map[string]Origin{}}
 	for _, s := range Settings() {
-		if err := setText(s.field(c), s, s.Default); err != nil {
-			panic("config: default of " + s.Path + ": " + err.Error()) // a test decodes every default
-		}
+		mustDefault(reflect.ValueOf(c).Elem(), s)
 	}
 	return c
+}
+
+// mustDefault gives s, a field of in, its default.
+func mustDefault(in reflect.Value, s Setting) {
+	if err := setText(in.FieldByIndex(s.index), s, s.Default); err != nil {
+		panic("config: default of " + s.Path + ": " + err.Error()) // a test decodes every default
+	}
 }

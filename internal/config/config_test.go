@@ -37,8 +37,13 @@ func TestEveryFieldIsASettingOrABlock(t *testing.T) {
 	walk = func(typ reflect.Type) {
 		for i := range typ.NumField() {
 			f := typ.Field(i)
-			if _, block := f.Tag.Lookup("block"); block {
+			_, block := f.Tag.Lookup("block")
+			_, inner := f.Tag.Lookup("inner")
+			if block || f.Anonymous {
 				walk(f.Type)
+			} else if inner {
+				walk(f.Type.Elem())
+			} else if f.Name == "Name" { // the label
 			} else if _, setting := f.Tag.Lookup("hcl"); !setting && f.IsExported() {
 				t.Errorf("%s.%s has no tag", typ.Name(), f.Name)
 			}
@@ -89,7 +94,7 @@ func TestAFileSetsEveryKindOfSetting(t *testing.T) {
 	}
 	want := Default()
 	want.MemoryLimit, want.ShutdownGrace = 512<<20, 10*time.Second
-	want.Listen = Listen{"0.0.0.0:9092", "[::1]:0", ":9090", []string{"cache.example.com", "10.1.2.3"}}
+	want.Listen = Listen{GRPC: "0.0.0.0:9092", HTTP: "[::1]:0", Admin: ":9090", Hosts: []string{"cache.example.com", "10.1.2.3"}}
 	want.Store.Path, want.Store.MaxSize, want.Store.Durability = "/var/lib/levee", 1<<30, "fsync"
 	want.Bazel.MaxStreams, want.Bazel.WriteWait, want.Bazel.Window, want.Bazel.ShedPutStatus = 2000, 50*time.Second, 1<<20, 503
 	want.Governor.Evict, want.Log.Level = 0.5, "warn"

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -40,7 +42,7 @@ func (d *decoder) file() {
 		return
 	}
 	known := blocks()
-	d.settings("", body, known)
+	d.settings(d.top("", known), body)
 	seen := map[string]hcl.Range{}
 	for _, b := range body.Blocks {
 		d.block(b, seen, known)
@@ -61,27 +63,41 @@ func (d *decoder) block(b *hclsyntax.Block, seen map[string]hcl.Range, known map
 	if len(b.Labels) > 0 {
 		d.problem(b.LabelRanges[0], fmt.Sprintf("block %q takes no label; remove %q", b.Type, b.Labels[0]))
 	}
-	d.settings(b.Type, b.Body, known)
-	for _, inner := range b.Body.Blocks {
-		d.problem(inner.TypeRange, fmt.Sprintf("unknown block %q inside of %q", inner.Type, b.Type))
+	d.settings(d.top(b.Type, known), b.Body)
+	seenInside := map[string]int{}
+	for _, inside := range b.Body.Blocks {
+		d.inner(b.Type, inside, seenInside)
 	}
 }
 
-// settings sets the attributes of one block; block "" is the top of the file.
-func (d *decoder) settings(block string, body *hclsyntax.Body, known map[string][]Setting) {
+// scope is where the attributes of one block go; block "" is the top of the file.
+type scope struct {
+	block    string
+	settings []Setting
+	in       reflect.Value        // what they are fields of
+	path     func(Setting) string // of one of them, in messages and for Origin
+}
+
+// top is the scope of a block that is written once.
+func (d *decoder) top(block string, known map[string][]Setting) scope {
+	return scope{block: block, settings: known[block], in: reflect.ValueOf(d.c).Elem(), path: func(s Setting) string { return s.Path }}
+}
+
+// settings sets the attributes of one block.
+func (d *decoder) settings(to scope, body *hclsyntax.Body) {
 	byName := map[string]Setting{}
 	var names []string
-	for _, s := range known[block] {
+	for _, s := range to.settings {
 		byName[s.name()] = s
 		names = append(names, s.name())
 	}
 	for _, attr := range body.Attributes {
 		s, ok := byName[attr.Name]
 		if !ok {
-			d.problem(attr.NameRange, unknownSetting(block, attr.Name, names))
+			d.problem(attr.NameRange, unknownSetting(to.block, attr.Name, names))
 			continue
 		}
-		d.setting(s, attr)
+		d.setting(to, s, attr)
 	}
 }
 
@@ -105,7 +121,7 @@ func unknownSetting(block, name string, names []string) string {
 	return text
 }
 
-func (d *decoder) setting(s Setting, attr *hclsyntax.Attribute) {
+func (d *decoder) setting(to scope, s Setting, attr *hclsyntax.Attribute) {
 	at := attr.Expr.Range()
 	value, diags := attr.Expr.Value(nil)
 	d.diagnostics(diags)
@@ -114,13 +130,13 @@ func (d *decoder) setting(s Setting, attr *hclsyntax.Attribute) {
 	}
 	text, err := fileText(s, value)
 	if err == nil {
-		err = setText(s.field(d.c), s, text)
+		err = setText(to.in.FieldByIndex(s.index), s, text)
 	}
 	if err != nil {
-		d.problem(at, fmt.Sprintf("%s = %s %v", s.Path, d.excerpt(at), err))
+		d.problem(at, fmt.Sprintf("%s = %s %v", to.path(s), s.shown(d.excerpt(at)), err))
 		return
 	}
-	d.c.origins[s.Path] = fileOrigin(attr.NameRange)
+	d.c.origins[to.path(s)] = fileOrigin(attr.NameRange)
 }
 
 // fileText is what an operator would have written on the command line for a value of the file. It is strict about
@@ -134,6 +150,12 @@ func fileText(s Setting, v cty.Value) (string, error) {
 	}
 	if s.Kind == "PAIRS" {
 		return pairsText(v)
+	}
+	if s.Kind == "BOOL" {
+		if v.Type() != cty.Bool {
+			return "", errors.New("must be true or false, without quotes")
+		}
+		return strconv.FormatBool(v.True()), nil
 	}
 	text := v.Type() == cty.String
 	number := v.Type() == cty.Number

@@ -53,6 +53,7 @@ func Load(s Sources) (*Config, error) {
 	if len(problems) > 0 { // a value that could not be read makes contradictions that are not there
 		return nil, problems
 	}
+	c.inherit()
 	return c, c.Validate()
 }
 
@@ -69,7 +70,7 @@ func loadFile(path string) (*Config, error) {
 
 func (c *Config) override(s Setting, text string, from Origin) Problems {
 	if err := setText(s.field(c), s, text); err != nil {
-		return Problems{{At: from.Where, Text: fmt.Sprintf("%s = %q %v", s.Path, oneLine(text, 60), err)}}
+		return Problems{{At: from.Where, Text: fmt.Sprintf("%s = %q %v", s.Path, s.shown(oneLine(text, 60)), err)}}
 	}
 	c.origins[s.Path] = from
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -58,7 +59,7 @@ func snippet(src []byte, r hcl.Range) string {
 		return ""
 	}
 	line := strings.TrimRight(strings.ToValidUTF8(string(lines[r.Start.Line-1]), "\uFFFD"), "\r")
-	runes := []rune(line)
+	runes := []rune(withoutPasswords(line))
 	const most = 160 // a minified file must not fill the screen
 	if len(runes) > most {
 		runes = append(runes[:most:most], '…')
@@ -77,6 +78,16 @@ func snippet(src []byte, r hcl.Range) string {
 	number := fmt.Sprint(r.Start.Line)
 	return fmt.Sprintf("  %s | %s\n  %s | %s%s", number, string(runes),
 		strings.Repeat(" ", len(number)), pad, strings.Repeat("^", max(to-from, 1)))
+}
+
+var password = regexp.MustCompile(`(://[^\s:/@"]*:)([^\s@"]+)(@)`)
+
+// withoutPasswords hides those in URLs, and leaves every column where it is.
+func withoutPasswords(line string) string {
+	return password.ReplaceAllStringFunc(line, func(found string) string {
+		part := password.FindStringSubmatch(found)
+		return part[1] + strings.Repeat("•", len([]rune(part[2]))) + part[3]
+	})
 }
 
 // didYouMean completes a message about an unknown word.

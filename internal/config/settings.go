@@ -16,10 +16,11 @@ type Setting struct {
 	Flag    string // without dashes in front: bazel-max-streams
 	Env     string // LEVEE_BAZEL_MAX_STREAMS
 	Group   string // title of the block, "Memory and shutdown" for those outside of one
-	Kind    string // placeholder in help: SIZE, TIME, NUMBER, SHARE, TEXT, WORD, LIST, PAIRS
+	Kind    string // placeholder in help: SIZE, TIME, NUMBER, SHARE, TEXT, WORD, LIST, PAIRS, BOOL
 	Default string // as an operator would write it
 	Help    string
 	Enum    []string
+	Secret  bool // its value is not shown anywhere
 
 	min, max float64
 	index    []int
@@ -28,6 +29,20 @@ type Setting struct {
 // field is the setting's place in c.
 func (s Setting) field(c *Config) reflect.Value {
 	return reflect.ValueOf(c).Elem().FieldByIndex(s.index)
+}
+
+// shown is text, the setting's value, as it may be shown.
+func (s Setting) shown(text string) string {
+	if s.Secret && text != "" && !isReference(text) {
+		return "(not shown)"
+	}
+	return text
+}
+
+// isReference tells whether text says where a secret is, and is none.
+func isReference(text string) bool {
+	kind, name, _ := strings.Cut(text, ":")
+	return (kind == "env" || kind == "file") && name != ""
 }
 
 // name is the last part of the path, as written inside the setting's block.
@@ -48,6 +63,10 @@ func appendSettings(out []Setting, t reflect.Type, prefix, group string, index [
 			out = appendSettings(out, f.Type, prefix+block+".", f.Tag.Get("title"), at)
 			continue
 		}
+		if f.Anonymous { // settings that blocks have in common
+			out = appendSettings(out, f.Type, prefix, group, at)
+			continue
+		}
 		if name, ok := f.Tag.Lookup("hcl"); ok {
 			out = append(out, newSetting(f, prefix+name, group, at))
 		}
@@ -63,6 +82,7 @@ func newSetting(f reflect.StructField, path, group string, index []int) Setting 
 		Kind:    kindOf(f.Type),
 		Default: f.Tag.Get("default"),
 		Help:    f.Tag.Get("help"),
+		Secret:  f.Tag.Get("secret") != "",
 		min:     tagNumber(f.Tag.Get("min"), 0),
 		max:     tagNumber(f.Tag.Get("max"), 1<<62),
 	}

@@ -15,6 +15,7 @@ func (c *Config) Validate() error {
 	v.store()
 	v.bazel()
 	v.git()
+	v.graphql()
 	return v.problems.err()
 }
 

@@ -32,6 +32,8 @@ func kindOf(t reflect.Type) string {
 		return "PAIRS"
 	case t.Kind() == reflect.Float64:
 		return "SHARE"
+	case t.Kind() == reflect.Bool:
+		return "BOOL"
 	case t.Kind() == reflect.String:
 		return "TEXT"
 	default:
@@ -51,7 +53,7 @@ func setText(v reflect.Value, s Setting, text string) error {
 	case v.Type() == typeBytes:
 		return setBytes(v, s, text)
 	case v.Type() == typeDuration:
-		return setDuration(v, text)
+		return setDuration(v, s, text)
 	case v.Kind() == reflect.Slice:
 		v.Set(reflect.ValueOf(splitList(text)))
 		return nil
@@ -61,6 +63,8 @@ func setText(v reflect.Value, s Setting, text string) error {
 		return setFloat(v, s, text)
 	case v.Kind() == reflect.String:
 		return setString(v, s, text)
+	case v.Kind() == reflect.Bool:
+		return setBool(v, text)
 	default:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
@@ -117,7 +121,15 @@ func inRange(s Setting, n float64) error {
 	return nil
 }
 
-func setDuration(v reflect.Value, text string) error {
+func setBool(v reflect.Value, text string) error {
+	if text != "true" && text != "false" {
+		return errors.New("is neither true nor false")
+	}
+	v.SetBool(text == "true")
+	return nil
+}
+
+func setDuration(v reflect.Value, s Setting, text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		return errors.New(`is not a time with its unit, such as "10s" or "1m30s"`)
@@ -125,15 +137,29 @@ func setDuration(v reflect.Value, text string) error {
 	if d < 0 {
 		return errors.New("is negative")
 	}
+	if least := seconds(s.min); d < least {
+		return fmt.Errorf("is below the least possible, %v", least)
+	}
+	if most := seconds(s.max); d > most {
+		return fmt.Errorf("is above the most possible, %v", most)
+	}
 	v.SetInt(int64(d))
 	return nil
+}
+
+// seconds is a bound of a time, as its tag has it.
+func seconds(n float64) time.Duration {
+	if n > math.MaxInt64/float64(time.Second) {
+		return math.MaxInt64
+	}
+	return time.Duration(n * float64(time.Second))
 }
 
 func setString(v reflect.Value, s Setting, text string) error {
 	if s.Enum != nil && !slices.Contains(s.Enum, text) {
 		return fmt.Errorf("is not one of %s%s", strings.Join(s.Enum, ", "), didYouMean(text, s.Enum))
 	}
-	if text == "" {
+	if text == "" && s.Default != "" {
 		return errors.New("is empty; leave it out for the default, " + s.Default)
 	}
 	v.SetString(text)
@@ -195,7 +221,10 @@ func (c *Config) Value(path string) string {
 	if !ok {
 		return ""
 	}
-	v := s.field(c)
+	return s.shown(format(s, s.field(c)))
+}
+
+func format(s Setting, v reflect.Value) string {
 	switch {
 	case s.Default == Auto && v.IsZero():
 		return Auto
