@@ -3,6 +3,7 @@ package pgpool_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strconv"
 	"sync"
 	"testing"
@@ -20,7 +21,9 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // rig is a budget and its goroutine, which end with the test.
 func rig(t testing.TB, o pgpool.Options) *pgpool.Budget {
 	t.Helper()
-	leaks := goleak.IgnoreCurrent()
+	leaks := []goleak.Option{goleak.IgnoreCurrent(), // and a server that the test starts again
+		goleak.IgnoreAnyFunction("github.com/leveehq/levee/internal/pglocal.(*Server).launch.func1"),
+		goleak.IgnoreAnyFunction("os/exec.(*Cmd).writerDescriptor.func1")}
 	b, err := pgpool.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +39,7 @@ func rig(t testing.TB, o pgpool.Options) *pgpool.Budget {
 		if err := b.Close(closing); err != nil {
 			t.Errorf("close: %v: %+v", err, b.Stats())
 		}
-		goleak.VerifyNone(t, leaks)
+		goleak.VerifyNone(t, leaks...)
 	})
 	return b
 }
@@ -142,4 +145,23 @@ func until(t testing.TB, limit time.Duration, what string, ok func() bool) {
 			t.Fatalf("after %v not yet: %s", limit, what)
 		}
 	}
+}
+
+func answers(url string) bool {
+	c, err := pgconn.Connect(context.Background(), url)
+	if err != nil {
+		return false
+	}
+	c.Close(context.Background())
+	return true
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
 }
