@@ -4,31 +4,23 @@ import (
 	"context"
 
 	"github.com/leveehq/levee/internal/graphql/pgpool"
-	"github.com/leveehq/levee/internal/graphql/sqlgen"
+	"github.com/leveehq/levee/internal/graphql/engine"
 )
 
 // transaction runs a request's statements as its role, with its claims and the tenant's settings, on one connection and in one
-// round trip. It is a sqlgen.DB.
+// round trip. It is a engine.DB.
 type transaction struct {
 	call *call
 	db   *pgpool.Database
 }
 
-// DoAll runs the statements in one transaction.
-func (t *transaction) DoAll(ctx context.Context, statements []sqlgen.Statement) error {
-	return t.run(ctx, statements, false)
-}
-
-// Do runs one statement that changes nothing, so it may be run again if the connection was lost.
-func (t *transaction) Do(ctx context.Context, sql string, params [][]byte, each func(row [][]byte) error) error {
-	return t.run(ctx, []sqlgen.Statement{{SQL: sql, Params: params, Each: each}}, true)
-}
-
-func (t *transaction) run(ctx context.Context, statements []sqlgen.Statement, idempotent bool) error {
+// DoAll runs the statements in one transaction. What only reads may be run again if its connection was lost.
+func (t *transaction) DoAll(ctx context.Context, statements []engine.Statement) error {
 	c := t.call
-	r := pgpool.Request{Timeout: c.opt.Timeout, Idempotent: idempotent, Grow: c.grow, Settings: c.settings()}
+	r := pgpool.Request{Timeout: c.opt.Timeout, Idempotent: true, Grow: c.grow, Settings: c.settings()}
 	for _, s := range statements {
-		r.Statements = append(r.Statements, pgpool.Statement{SQL: s.SQL, Params: s.Params, Dirty: s.Dirty, Each: s.Each})
+		r.Idempotent = r.Idempotent && s.Reads
+		r.Statements = append(r.Statements, pgpool.Statement{SQL: s.SQL, Params: s.Params, Each: s.Each})
 	}
 	return t.db.Do(ctx, c.key(), r)
 }

@@ -31,6 +31,7 @@ const (
 	asTimeTZ                  // moved to the session's zone, cast to text
 	asTimestamp               // microseconds from 2000-01-01
 	asTimestampTZ             // cast to text, in the session's zone
+	asInet                    // an address and the length of its prefix
 )
 
 // Object ids of PostgreSQL's built-in types, from pg_type.dat. They never change.
@@ -43,6 +44,8 @@ const (
 	oidInt4        = 23
 	oidText        = 25
 	oidJSON        = 114
+	oidCidr        = 650
+	oidInet        = 869
 	oidFloat4      = 700
 	oidFloat8      = 701
 	oidMoney       = 790
@@ -62,7 +65,7 @@ var kindsByOID = map[uint32]kind{
 	oidBool: asBool, oidBytea: asBytes, oidName: asString, oidInt8: asInt8, oidInt2: asInt2, oidInt4: asInt4, oidText: asString,
 	oidJSON: asJSON, oidFloat4: asFloat4, oidFloat8: asFloat8, oidMoney: asNumber, oidBpchar: asString, oidVarchar: asString,
 	oidDate: asDate, oidTime: asTime, oidTimestamp: asTimestamp, oidTimestampTZ: asTimestampTZ, oidTimeTZ: asTimeTZ,
-	oidUUID: asUUID, oidJSONB: asJSONB,
+	oidInet: asInet, oidCidr: asInet, oidUUID: asUUID, oidJSONB: asJSONB,
 }
 
 // Out says how values of one PostgreSQL type leave. It is a small value to keep in a plan.
@@ -149,3 +152,9 @@ func (o Out) timeTZ(expr string) string {
 	}
 	return fmt.Sprintf("case when %s is null then null else array(select "+inZone+" from pg_catalog.unnest(%[1]s) with ordinality as e(v, n) order by e.n) end", expr, "e.v")
 }
+
+// Text is any value as PostgreSQL writes it, a JSON string; Bool is a boolean.
+var (
+	Text = Out{kind: asText}
+	Bool = Out{kind: asBool}
+)

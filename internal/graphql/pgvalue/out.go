@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"strconv"
 )
 
@@ -35,6 +36,8 @@ func (o Out) appendLeaf(dst, v []byte) ([]byte, error) {
 	case asBytes:
 		dst = append(dst, '"')
 		return append(base64.StdEncoding.AppendEncode(dst, v), '"'), nil
+	case asInet:
+		return appendInet(dst, v)
 	case asTimestampTZ:
 		return appendTimestampText(dst, v)
 	case asTimeTZ:
@@ -97,6 +100,23 @@ func (o Out) nameOf(label []byte) []byte {
 		}
 	}
 	return label
+}
+
+// appendInet writes an inet or cidr: family, length of the prefix, whether it is a cidr, length of the address, address. (network.c,
+// network_send) The prefix of an inet that is a whole address is not written; PostgreSQL's cast to text would.
+func appendInet(dst, v []byte) ([]byte, error) {
+	if len(v) < 4 || len(v) != 4+int(v[3]) {
+		return dst, errMalformed
+	}
+	a, ok := netip.AddrFromSlice(v[4:])
+	if !ok {
+		return dst, errMalformed
+	}
+	dst = a.AppendTo(append(dst, '"'))
+	if v[2] != 0 || int(v[1]) != a.BitLen() {
+		dst = strconv.AppendUint(append(dst, '/'), uint64(v[1]), 10)
+	}
+	return append(dst, '"'), nil
 }
 
 // appendFloat writes the shortest number that reads back the same, in ECMAScript's notation, as clients' own would be.

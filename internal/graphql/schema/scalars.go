@@ -165,3 +165,10 @@ var pageInfoFields = []Field{
 	{Name: "startCursor", Description: "When paginating backwards, the cursor to continue.", Type: Ref{Name: "Cursor"}, Bind: Bind{Op: OpStartCursor}},
 	{Name: "endCursor", Description: "When paginating forwards, the cursor to continue.", Type: Ref{Name: "Cursor"}, Bind: Bind{Op: OpEndCursor}},
 }
+
+// RefOf is the reference to a PostgreSQL type as an input, nullable; ok is false for a type that has no form in GraphQL.
+func (s *Schema) RefOf(t catalog.TypeID) (ref Ref, ok bool) {
+	ref, ok = s.refOf(t, false, true)
+	ref.NonNull = false
+	return ref, ok
+}

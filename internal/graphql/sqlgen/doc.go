@@ -12,14 +12,13 @@ import (
 	"context"
 
 	"github.com/leveehq/levee/internal/graphql/document"
-	"github.com/leveehq/levee/internal/graphql/schema"
 )
 
-// DB runs one statement as one transaction with the request's role and settings, in one round trip.
+// DB runs the statements of one transaction with the request's role and settings, in one round trip.
 type DB interface {
-	// Do runs sql with parameters in text format (nil is NULL) and results in binary format. each gets every row's columns,
-	// valid during the call only. Errors of the statement are *pgconn.PgError; all others end the request.
-	Do(ctx context.Context, sql string, params [][]byte, each func(row [][]byte) error) error
+	// DoAll runs statements in order, with parameters in text format and results in binary format. Errors of a statement are
+	// *pgconn.PgError, and undo all of them; all others end the request.
+	DoAll(ctx context.Context, statements []Statement) error
 }
 
 // Options of an engine.
@@ -30,13 +29,11 @@ type Options struct {
 	// PlanBytes bounds the memory of compiled plans kept; default 64 KiB. Too low and operations are compiled at every
 	// request; higher is charged to the instance.
 	PlanBytes int
+
+	// Admit is called before a document is parsed and compiled, which takes memory in proportion to the limits, and release after
+	// it. Nil admits all.
+	Admit func(ctx context.Context) (release func(), err error)
 }
-
-// Engine serves one schema.
-type Engine struct{}
-
-// New makes an engine. It holds no goroutine and no connection.
-func New(s *schema.Schema, o Options) *Engine { panic("contract") }
 
 // Request is a GraphQL request.
 type Request struct {
@@ -58,12 +55,3 @@ type Error struct {
 	document.Error
 	Cause error
 }
-
-// Execute runs a request. It returns an error only where there is no GraphQL answer: what DB returned that was no
-// *pgconn.PgError (a shed, a lost connection, a response too large), or the context's cause.
-func (e *Engine) Execute(ctx context.Context, db DB, r Request) (*Response, error) {
-	panic("contract")
-}
-
-// Size is the memory of kept plans, in bytes.
-func (e *Engine) Size() int64 { panic("contract") }

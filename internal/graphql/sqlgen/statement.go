@@ -8,6 +8,9 @@ type Statement struct {
 	// Dirty says that it calls functions of the schema's, or changes something: it could leave something behind in the session.
 	Dirty bool
 
+	// Reads says that it changes nothing, so it may be run again if the connection was lost.
+	Reads bool
+
 	// Each gets each row's columns in binary format, valid during the call only. Nil skips the rows.
 	Each func(row [][]byte) error
 }

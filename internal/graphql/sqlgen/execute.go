@@ -1,0 +1,315 @@
+package sqlgen
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/leveehq/levee/internal/graphql/document"
+)
+
+// introspection is a root field __schema or __type. It refers to the document, so its plan is not kept.
+type introspection struct {
+	field *ast.Field
+	vars  map[string]any
+}
+
+// run is one request being answered.
+type run struct {
+	*Engine
+	ctx     context.Context
+	db      DB
+	plan    *plan
+	vars    map[string]any
+	values  [][]byte // JSON of each root field; nil: null
+	bound   []binding
+	errs    []Error
+	pending []int // roots that have a place in the statement
+}
+
+func (e *Engine) run(ctx context.Context, db DB, p *plan, vars map[string]any) (*Response, error) {
+	r := &run{Engine: e, ctx: ctx, db: db, plan: p, vars: vars, values: make([][]byte, len(p.roots)), bound: make([]binding, len(p.roots))}
+	var err error
+	if p.mutation {
+		err = r.mutations()
+	} else {
+		err = r.queries()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.response(), nil
+}
+
+// response puts the fields together. A null where none may be makes all data null.
+func (r *run) response() *Response {
+	data := []byte{'{'}
+	for i := range r.plan.roots {
+		if i > 0 {
+			data = append(data, ',')
+		}
+		data = append(data, jsonKey(r.plan.roots[i].key)...)
+		if r.values[i] == nil {
+			if r.plan.roots[i].nonNull {
+				return &Response{Errors: r.errs}
+			}
+			data = append(data, "null"...)
+			continue
+		}
+		data = append(data, r.values[i]...)
+	}
+	return &Response{Data: append(data, '}'), Errors: r.errs}
+}
+
+func (r *run) fail(i int, err error) {
+	root := &r.plan.roots[i]
+	e := Error{Error: document.Error{Message: err.Error(), Locations: root.at, Path: []any{root.key}}}
+	var db *pgconn.PgError
+	if errors.As(err, &db) {
+		e.Message, e.Cause = db.Message, db
+	}
+	r.errs = append(r.errs, e)
+}
+
+// queries binds all root fields, and runs those that need the database as one statement. If that fails in the database, they are run
+// apart, so that one field's error leaves the others as they are.
+func (r *run) queries() error {
+	for i := range r.plan.roots {
+		if err := r.begin(i); err != nil {
+			return err
+		}
+	}
+	if len(r.pending) == 0 {
+		return nil
+	}
+	err := r.statement(r.pending)
+	var db *pgconn.PgError
+	if !errors.As(err, &db) {
+		return err
+	}
+	if len(r.pending) == 1 {
+		r.fail(r.pending[0], db)
+		return nil
+	}
+	for _, i := range r.pending {
+		if err := r.statement([]int{i}); errors.As(err, &db) {
+			r.fail(i, db)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin binds a root, or answers it if it needs no database.
+func (r *run) begin(i int) (err error) {
+	root := &r.plan.roots[i]
+	if root.intro != nil {
+		r.values[i], err = r.introspect(root.intro)
+		return err
+	}
+	if r.bound[i], err = root.bind(r.vars); err != nil {
+		r.fail(i, err)
+		return nil
+	}
+	if len(root.sql.params) == 0 && len(root.sql.parts) > 0 && root.sql.parts[0] == "" || len(root.sql.parts) == 0 {
+		r.render(i, nil, nil)
+		return nil
+	}
+	r.pending = append(r.pending, i)
+	return nil
+}
+
+// render makes the JSON of a root from its column.
+func (r *run) render(i int, column, captured []byte) {
+	root := &r.plan.roots[i]
+	w := renderer{path: []any{root.key}, at: root.at, conns: r.bound[i].conns, captured: captured}
+	if r.values[i] != nil {
+		w.dst = r.values[i][:0]
+	}
+	null := w.value(root.out, column, nil)
+	if null && root.nonNull && len(w.errs) == 0 {
+		w.fail(errors.New("Cannot return null for a non-nullable field."))
+	}
+	r.errs = append(r.errs, w.errs...)
+	r.values[i] = w.dst
+	if null {
+		r.values[i] = nil
+	}
+}
+
+// statement runs some of the roots as one.
+func (r *run) statement(roots []int) error {
+	var sql strings.Builder
+	var params [][]byte
+	var ran []int
+	dirty := false
+	for _, i := range roots {
+		values, err := r.encode(i, r.plan.roots[i].sql)
+		if err != nil {
+			r.fail(i, err)
+			continue
+		}
+		if len(ran) == 0 {
+			sql.WriteString("select ")
+		} else {
+			sql.WriteString(", ")
+		}
+		r.plan.roots[i].sql.appendTo(&sql, len(params))
+		params = append(params, values...)
+		ran = append(ran, i)
+		dirty = dirty || r.plan.roots[i].dirty
+	}
+	if len(ran) == 0 {
+		return nil
+	}
+	errs := len(r.errs)
+	return r.db.DoAll(r.ctx, []Statement{{SQL: sql.String(), Params: params, Dirty: dirty, Reads: true, Each: func(row [][]byte) error {
+		if len(row) != len(ran) {
+			return errWire
+		}
+		r.errs = r.errs[:errs] // it may be run again
+		for n, i := range ran {
+			r.render(i, row[n], nil)
+		}
+		return nil
+	}}})
+}
+
+func (r *run) encode(i int, t text) ([][]byte, error) {
+	values := make([][]byte, len(t.params))
+	for n, p := range t.params {
+		v, err := r.bound[i].encode(r.schema, p, r.vars)
+		if err != nil {
+			return nil, err
+		}
+		values[n] = v
+	}
+	return values, nil
+}
+
+// mutations runs the fields in order, each in a transaction of its own.
+func (r *run) mutations() error {
+	for i := range r.plan.roots {
+		root := &r.plan.roots[i]
+		var err error
+		if root.change == nil {
+			err = r.begin(i)
+		} else {
+			err = r.change(i, root.change)
+		}
+		var db *pgconn.PgError
+		if errors.As(err, &db) {
+			r.fail(i, db)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var (
+	errEmptyPatch = errors.New("Attempted to update a record, but no new values were specified.")
+	errNoDelete   = errors.New("No values were deleted because no values you can delete were found matching these criteria.")
+)
+
+func (r *run) change(i int, c *change) error {
+	root := &r.plan.roots[i]
+	var err error
+	if r.bound[i], err = root.bind(r.vars); err != nil {
+		r.fail(i, err)
+		return nil
+	}
+	if c.empty {
+		r.fail(i, errEmptyPatch)
+		return nil
+	}
+	if c.keyed && r.bound[i].nodes[0] == nil {
+		return nil // an id that names nothing: null, without an error
+	}
+	first, err := r.encode(i, c.first)
+	var second [][]byte
+	if err == nil {
+		second, err = r.encode(i, root.sql)
+	}
+	if err != nil {
+		r.fail(i, err)
+		return nil
+	}
+	var a, b strings.Builder
+	c.first.appendTo(&a, 0)
+	root.sql.appendTo(&b, 0)
+	rows, captured := 0, []byte(nil)
+	return r.db.DoAll(r.ctx, []Statement{
+		{SQL: a.String(), Params: first, Dirty: true, Each: func(row [][]byte) error {
+			if rows++; c.captures && rows == 1 && row[0] != nil {
+				captured = append([]byte{}, row[0]...)
+			}
+			return nil
+		}},
+		{SQL: b.String(), Params: second, Dirty: true, Each: func(row [][]byte) error {
+			if rows == 0 && c.deletes {
+				r.fail(i, errNoDelete)
+				return nil
+			}
+			r.render(i, row[0], captured)
+			return nil
+		}},
+	})
+}
+
+type sink struct {
+	ctx context.Context
+	buf []byte
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, context.Cause(s.ctx)
+	}
+	s.buf = append(s.buf, p...)
+	return len(p), nil
+}
+
+func (r *run) introspect(i *introspection) ([]byte, error) {
+	w := &sink{ctx: r.ctx}
+	if err := document.WriteIntrospection(w, r.schema, i.field, i.vars); err != nil {
+		return nil, err
+	}
+	return w.buf, nil
+}
+
+// nodeTypes says which types the ids of node fields are of: plans depend on it.
+func nodeTypes(ids []source, vars map[string]any) string {
+	var b strings.Builder
+	for _, s := range ids {
+		v, _ := s.get(vars)
+		text, _ := v.(string)
+		name, _, _ := decodeID(text)
+		if text == "query" {
+			name = "\x00query"
+		}
+		b.WriteString(name)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// counts are the values of the variables that bound lists: the limits that were checked for a plan hold for these.
+func counts(of []source, vars map[string]any) string {
+	var b strings.Builder
+	for _, s := range of {
+		v, _ := s.get(vars)
+		n, _, err := count(source{value: v}, nil, nil)
+		if err != nil {
+			n = -1
+		}
+		b.WriteString(strconv.FormatInt(n, 10))
+		b.WriteByte(',')
+	}
+	return b.String()
+}

@@ -1,0 +1,415 @@
+package sqlgen
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/leveehq/levee/internal/graphql/document"
+	"github.com/leveehq/levee/internal/graphql/pgvalue"
+	"github.com/leveehq/levee/internal/graphql/schema"
+)
+
+// renderer writes one root field's JSON from the bytes of its column. A value that is null where the schema allows none makes the
+// object around it null, and says so in errs, as the specification has it.
+type renderer struct {
+	dst      []byte
+	errs     []Error
+	path     []any
+	at       []document.Location
+	conns    []bound
+	captured []byte
+	stack    [][]byte // columns of the records being read
+	scratch  []byte
+}
+
+func (r *renderer) fail(err error) {
+	r.errs = append(r.errs, Error{Error: document.Error{Message: err.Error(), Locations: r.at, Path: slices.Clone(r.path)}, Cause: nil})
+}
+
+func (r *renderer) null() bool {
+	r.dst = append(r.dst, "null"...)
+	return true
+}
+
+// value appends the JSON of v, NULL if it is nil, and tells whether that is null. rec is the record that v is a column of.
+func (r *renderer) value(o *out, v []byte, rec [][]byte) (null bool) {
+	switch o.kind {
+	case outConst:
+		r.dst = append(r.dst, o.text...)
+		return o.text == "null"
+	case outSame:
+		return r.object(o, rec)
+	case outNodeID:
+		return r.nodeID(o, rec)
+	case outCursor: // of a payload's edge, which is in no list
+		r.cursor(o.extra, rec, 1)
+		return false
+	case outBound:
+		if rec[o.part] == nil || r.infinite(o, rec[o.part]) {
+			return r.null()
+		}
+		return r.object(o, rec)
+	case outCaptured:
+		v, o = r.captured, o.item
+	}
+	if v == nil {
+		return r.null()
+	}
+	switch o.kind {
+	case outLeaf:
+		return r.leaf(o, v)
+	case outObject:
+		return r.within(v, func(rec [][]byte) bool { return r.object(o, rec) })
+	case outConn:
+		return r.within(v, func(rec [][]byte) bool { return r.connection(o, rec) })
+	case outList:
+		return r.list(o, v)
+	case outInterval:
+		return r.interval(o, v)
+	case outCount:
+		r.dst = strconv.AppendInt(r.dst, int64(binary.BigEndian.Uint64(v)), 10)
+		return false
+	}
+	panic(fmt.Sprintf("sqlgen: output %d is not one of a column", o.kind))
+}
+
+func (r *renderer) leaf(o *out, v []byte) bool {
+	start := len(r.dst)
+	dst, err := o.leaf.AppendJSON(r.dst, v)
+	r.dst = dst
+	var items pgvalue.ItemErrors
+	if errors.As(err, &items) {
+		for _, item := range items {
+			r.path = append(r.path, item.Index)
+			r.fail(item.Err)
+			r.path = r.path[:len(r.path)-1]
+		}
+		return false
+	}
+	if err != nil {
+		r.fail(err)
+		return r.null()
+	}
+	return len(r.dst)-start == 4 && string(r.dst[start:]) == "null"
+}
+
+// infinite tells of a range's bound that JSON has no value for, which is as good as none.
+func (r *renderer) infinite(o *out, v []byte) bool {
+	text, err := o.leaf.AppendJSON(r.scratch[:0], v)
+	r.scratch = text[:0]
+	return err == nil && string(text) == "null"
+}
+
+// within reads a record, and calls f with its columns.
+func (r *renderer) within(v []byte, f func(rec [][]byte) bool) bool {
+	from := len(r.stack)
+	var err error
+	r.stack, err = readRecord(v, r.stack)
+	defer func() { r.stack = r.stack[:from] }()
+	if err != nil {
+		r.fail(err)
+		return r.null()
+	}
+	return f(r.stack[from:len(r.stack):len(r.stack)])
+}
+
+func (r *renderer) object(o *out, rec [][]byte) bool {
+	start := len(r.dst)
+	r.dst = append(r.dst, '{')
+	for i := range o.fields {
+		f := &o.fields[i]
+		if i > 0 {
+			r.dst = append(r.dst, ',')
+		}
+		r.dst = append(r.dst, f.key...)
+		var v []byte
+		if f.column >= 0 && f.column < len(rec) {
+			v = rec[f.column]
+		}
+		r.path = append(r.path, f.name)
+		ok := r.checked(f, r.value(f.out, v, rec))
+		r.path = r.path[:len(r.path)-1]
+		if !ok {
+			r.dst = r.dst[:start]
+			return r.null()
+		}
+	}
+	r.dst = append(r.dst, '}')
+	return false
+}
+
+// checked is false if a field is null and may not be. Whoever made it null by an error has said so.
+func (r *renderer) checked(f *outField, null bool) bool {
+	if !null || !f.nonNull {
+		return true
+	}
+	if n := len(r.errs); n == 0 || !within(r.errs[n-1].Path, r.path) {
+		r.fail(fmt.Errorf("Cannot return null for the non-nullable field %s.", f.name))
+	}
+	return false
+}
+
+// within tells whether path begins with of.
+func within(path, of []any) bool {
+	return len(path) >= len(of) && slices.Equal(path[:len(of)], of)
+}
+
+func (r *renderer) list(o *out, v []byte) bool {
+	items, err := readArray(v, nil)
+	if err != nil {
+		r.fail(err)
+		return r.null()
+	}
+	r.dst = append(r.dst, '[')
+	for i, item := range items {
+		if i > 0 {
+			r.dst = append(r.dst, ',')
+		}
+		r.path = append(r.path, i)
+		r.value(o.item, item, nil)
+		r.path = r.path[:len(r.path)-1]
+	}
+	r.dst = append(r.dst, ']')
+	return false
+}
+
+// nodeID writes base64 of JSON ["Type", key...].
+func (r *renderer) nodeID(o *out, rec [][]byte) bool {
+	b := append(r.scratch[:0], o.text...)
+	for i := range o.fields {
+		v := rec[o.column+i]
+		if v == nil {
+			return r.null()
+		}
+		var err error
+		b = append(b, ',')
+		if b, err = o.fields[i].out.leaf.AppendJSON(b, v); err != nil {
+			r.fail(err)
+			return r.null()
+		}
+	}
+	r.appendBase64(append(b, ']'))
+	return false
+}
+
+func (r *renderer) appendBase64(b []byte) {
+	r.scratch = b
+	r.dst = append(r.dst, '"')
+	r.dst = append(base64.StdEncoding.AppendEncode(r.dst, b), '"')
+}
+
+// interval writes the parts of an interval: int64 microseconds, int32 days, int32 months. (timestamp.c, interval_send)
+func (r *renderer) interval(o *out, v []byte) bool {
+	if len(v) != 16 {
+		r.fail(errWire)
+		return r.null()
+	}
+	micros, days, months := int64(binary.BigEndian.Uint64(v)), int32(binary.BigEndian.Uint32(v[8:])), int32(binary.BigEndian.Uint32(v[12:]))
+	parts := [6]int64{0, micros / 60e6 % 60, micros / 3600e6, int64(days), int64(months % 12), int64(months / 12)}
+	r.dst = append(r.dst, '{')
+	for i, f := range o.fields {
+		if i > 0 {
+			r.dst = append(r.dst, ',')
+		}
+		r.dst = append(r.dst, f.key...)
+		switch {
+		case f.out.kind == outConst:
+			r.dst = append(r.dst, f.out.text...)
+		case f.out.part == 0:
+			r.dst = strconv.AppendFloat(r.dst, float64(micros%60e6)/1e6, 'f', -1, 64)
+		default:
+			r.dst = strconv.AppendInt(r.dst, parts[f.out.part], 10)
+		}
+	}
+	r.dst = append(r.dst, '}')
+	return false
+}
+
+// page is what of a connection's rows is shown.
+type page struct {
+	rows      [][]byte
+	base      int64 // position of the first, for natural cursors
+	next, pre bool
+}
+
+func (r *renderer) page(o *out, rec [][]byte) (p page, err error) {
+	b := &r.conns[o.conn]
+	p.base, p.pre, p.next = b.base, b.hasPre, b.hasNext
+	if o.extra.items < 0 {
+		return p, nil
+	}
+	if p.rows, err = readArray(rec[o.extra.items], nil); err != nil {
+		return p, err
+	}
+	n := len(p.rows)
+	if b.most > 0 && n > b.most {
+		return p, fmt.Errorf("There are more than %d rows, which is the most that one list has (graphql.max_page): ask for pages with first and after.", b.most)
+	}
+	if b.keep < 0 || n <= b.keep {
+		return r.turned(b, p), nil
+	}
+	switch {
+	case b.fromEnd:
+		p.base += int64(n - b.keep)
+		p.rows = p.rows[n-b.keep:]
+		p.pre = p.pre || b.preByRow
+	default:
+		p.rows = p.rows[:b.keep]
+		p.next = p.next || b.nextByRow
+		p.pre = p.pre || b.preByRow
+	}
+	return r.turned(b, p), nil
+}
+
+func (r *renderer) turned(b *bound, p page) page {
+	if b.reversed {
+		slices.Reverse(p.rows)
+	}
+	return p
+}
+
+func (r *renderer) connection(o *out, rec [][]byte) bool {
+	p, err := r.page(o, rec)
+	if err != nil {
+		r.fail(err)
+		return r.null()
+	}
+	start := len(r.dst)
+	r.dst = append(r.dst, '{')
+	for i := range o.fields {
+		f := &o.fields[i]
+		if i > 0 {
+			r.dst = append(r.dst, ',')
+		}
+		r.dst = append(r.dst, f.key...)
+		r.path = append(r.path, f.name)
+		null := false
+		switch f.out.kind {
+		case outRows:
+			r.rows(f.out, o.extra, p)
+		case outCount:
+			null = r.value(f.out, rec[o.extra.count], nil)
+		case outPageInfo:
+			r.pageInfo(f.out, o.extra, p)
+		default:
+			null = r.value(f.out, nil, nil)
+		}
+		ok := r.checked(f, null)
+		r.path = r.path[:len(r.path)-1]
+		if !ok {
+			r.dst = r.dst[:start]
+			return r.null()
+		}
+	}
+	r.dst = append(r.dst, '}')
+	return false
+}
+
+func (r *renderer) rows(o *out, x *connOut, p page) {
+	r.dst = append(r.dst, '[')
+	for i, row := range p.rows {
+		if i > 0 {
+			r.dst = append(r.dst, ',')
+		}
+		r.path = append(r.path, i)
+		r.within(row, func(rec [][]byte) bool {
+			if o.column >= 0 {
+				return r.value(o.item, rec[o.column], rec)
+			}
+			return r.edge(o.item, x, rec, p.base+int64(i)+1)
+		})
+		r.path = r.path[:len(r.path)-1]
+	}
+	r.dst = append(r.dst, ']')
+}
+
+func (r *renderer) edge(o *out, x *connOut, rec [][]byte, position int64) bool {
+	r.dst = append(r.dst, '{')
+	for i := range o.fields {
+		f := &o.fields[i]
+		if i > 0 {
+			r.dst = append(r.dst, ',')
+		}
+		r.dst = append(r.dst, f.key...)
+		if f.out.kind == outCursor {
+			r.cursor(x, rec, position)
+			continue
+		}
+		var v []byte
+		if f.column >= 0 {
+			v = rec[f.column]
+		}
+		r.path = append(r.path, f.name)
+		r.value(f.out, v, rec)
+		r.path = r.path[:len(r.path)-1]
+	}
+	r.dst = append(r.dst, '}')
+	return false
+}
+
+// cursor writes base64 of JSON [digest, values...], or ["natural", position].
+func (r *renderer) cursor(x *connOut, rec [][]byte, position int64) {
+	if x.natural {
+		r.appendBase64(append(strconv.AppendInt(append(r.scratch[:0], `["natural",`...), position, 10), ']'))
+		return
+	}
+	b := append(append(append(r.scratch[:0], `["`...), x.digest...), '"')
+	null := false
+	for i, leaf := range x.leaves {
+		if i >= x.named && !null {
+			break
+		}
+		b = append(b, ',')
+		v := rec[x.cursors+i]
+		if v == nil {
+			null = true
+			b = append(b, "null"...)
+			continue
+		}
+		var err error
+		if b, err = leaf.AppendJSON(b, v); err != nil {
+			b = append(b, "null"...)
+		}
+	}
+	r.appendBase64(append(b, ']'))
+}
+
+func (r *renderer) pageInfo(o *out, x *connOut, p page) {
+	r.dst = append(r.dst, '{')
+	for i, f := range o.fields {
+		if i > 0 {
+			r.dst = append(r.dst, ',')
+		}
+		r.dst = append(r.dst, f.key...)
+		if f.out.kind == outConst {
+			r.dst = append(r.dst, f.out.text...)
+			continue
+		}
+		switch schema.Op(f.out.part) {
+		case schema.OpHasNextPage:
+			r.dst = strconv.AppendBool(r.dst, p.next)
+		case schema.OpHasPreviousPage:
+			r.dst = strconv.AppendBool(r.dst, p.pre)
+		case schema.OpStartCursor:
+			r.cursorAt(x, p, 0)
+		case schema.OpEndCursor:
+			r.cursorAt(x, p, len(p.rows)-1)
+		}
+	}
+	r.dst = append(r.dst, '}')
+}
+
+func (r *renderer) cursorAt(x *connOut, p page, i int) {
+	if i < 0 || i >= len(p.rows) {
+		r.null()
+		return
+	}
+	r.within(p.rows[i], func(rec [][]byte) bool {
+		r.cursor(x, rec, p.base+int64(i)+1)
+		return false
+	})
+}

@@ -1,0 +1,137 @@
+package sqlgen
+
+import (
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/leveehq/levee/internal/graphql/document"
+	"github.com/leveehq/levee/internal/graphql/schema"
+)
+
+// source is where a value comes from, without the document that said so.
+type source struct {
+	kind   sourceKind
+	value  any      // constant
+	name   string   // of a variable
+	keys   []string // of an object; of a variable, the members that lead to the value
+	items  []source // of a list; of an object, by keys
+	inList bool     // a single value where a list is meant
+}
+
+type sourceKind uint8
+
+const (
+	constant sourceKind = iota
+	variable
+	list
+	object
+	absent
+)
+
+// sourceOf copies what an argument says. Only what has variables in it is kept in its form.
+func sourceOf(op *document.Operation, types func(string) *schema.Type, ref schema.Ref, v *ast.Value) source {
+	if v == nil {
+		return source{kind: absent}
+	}
+	if !hasVariables(v) {
+		value, given := op.Value(ref, v, nil)
+		if !given {
+			return source{kind: absent}
+		}
+		return source{value: value}
+	}
+	switch v.Kind {
+	case ast.Variable:
+		return source{kind: variable, name: v.Raw}
+	case ast.ListValue:
+		s := source{kind: list}
+		for _, child := range v.Children {
+			s.items = append(s.items, sourceOf(op, types, schema.Ref{Name: ref.Name, NonNull: ref.ItemNonNull}, child.Value))
+		}
+		return s
+	default:
+		s := source{kind: object, inList: ref.List}
+		in := types(ref.Name)
+		for _, child := range v.Children {
+			inner := schema.Ref{Name: "JSON"}
+			if in != nil {
+				if field := in.Input(child.Name); field != nil {
+					inner = field.Type
+				}
+			}
+			s.keys = append(s.keys, child.Name)
+			s.items = append(s.items, sourceOf(op, types, inner, child.Value))
+		}
+		return s
+	}
+}
+
+func hasVariables(v *ast.Value) bool {
+	if v.Kind == ast.Variable {
+		return true
+	}
+	for _, child := range v.Children {
+		if hasVariables(child.Value) {
+			return true
+		}
+	}
+	return false
+}
+
+// get is the value in a request; given is false for a variable that was omitted.
+func (s source) get(vars map[string]any) (value any, given bool) {
+	switch s.kind {
+	case constant:
+		return s.value, true
+	case variable:
+		value, given = vars[s.name]
+		for _, key := range s.keys { // a member of what the variable holds
+			m, _ := value.(map[string]any)
+			value, given = m[key]
+		}
+		return value, given
+	case list:
+		out := make([]any, 0, len(s.items))
+		for _, item := range s.items {
+			v, _ := item.get(vars)
+			out = append(out, v)
+		}
+		return out, true
+	case object:
+		out := make(map[string]any, len(s.keys))
+		for i, key := range s.keys {
+			if v, ok := s.items[i].get(vars); ok {
+				out[key] = v
+			}
+		}
+		if s.inList {
+			return []any{out}, true
+		}
+		return out, true
+	default:
+		return nil, false
+	}
+}
+
+// member is the source of an object's field.
+func (s source) member(name string) source {
+	switch s.kind {
+	case constant:
+		m, _ := s.value.(map[string]any)
+		v, ok := m[name]
+		if !ok {
+			return source{kind: absent}
+		}
+		return source{value: v}
+	case object:
+		for i, key := range s.keys {
+			if key == name {
+				return s.items[i]
+			}
+		}
+		return source{kind: absent}
+	case variable:
+		return source{kind: variable, name: s.name, keys: append(append([]string{}, s.keys...), name)}
+	default:
+		return source{kind: absent}
+	}
+}

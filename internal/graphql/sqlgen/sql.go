@@ -1,0 +1,118 @@
+package sqlgen
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/leveehq/levee/internal/graphql/catalog"
+	"github.com/leveehq/levee/internal/graphql/schema"
+)
+
+// text is SQL with places for parameters, which get their numbers when the fields of a statement are put together.
+type text struct {
+	parts  []string // one more than params
+	params []param
+}
+
+// param is a value of a request.
+type param struct {
+	of   source
+	pg   catalog.TypeID // what it is encoded as; 0: source gives text already
+	ref  schema.Ref     // how the schema calls that
+	conn int            // a value of the connection with this number, if role says so
+	role role
+}
+
+// role says what a connection's bound values a parameter is.
+type role uint8
+
+const (
+	fromRequest role = iota // an argument
+	limitOf                 // the connection's LIMIT
+	offsetOf                // its OFFSET
+	afterOf                 // part Index of its cursor after
+	beforeOf                // part Index of its cursor before
+	nodePart                // part Index of a node id
+)
+
+// builder writes SQL.
+type builder struct {
+	b      strings.Builder
+	parts  []string
+	params []param
+}
+
+func (w *builder) put(parts ...string) {
+	for _, s := range parts {
+		w.b.WriteString(s)
+	}
+}
+
+// param leaves a place for a parameter.
+func (w *builder) param(p param) {
+	w.parts = append(w.parts, w.b.String())
+	w.b.Reset()
+	w.params = append(w.params, p)
+}
+
+func (w *builder) text() text { return text{append(w.parts, w.b.String()), w.params} }
+
+// add puts in what another builder has written.
+func (w *builder) add(t text) {
+	for i, part := range t.parts {
+		w.put(part)
+		if i < len(t.params) {
+			w.param(t.params[i])
+		}
+	}
+}
+
+// appendTo writes the text with its parameters numbered from n+1, and returns the last number.
+func (t text) appendTo(b *strings.Builder, n int) int {
+	for i, part := range t.parts {
+		b.WriteString(part)
+		if i < len(t.params) {
+			n++
+			b.WriteByte('$')
+			b.WriteString(strconv.Itoa(n))
+		}
+	}
+	return n
+}
+
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+// names of things, quoted and with their schemas: search_path is the database's business. Operators are written plainly, since
+// those of extension types (citext) are where the operator of the database has put them; PostgreSQL finds its own first.
+
+func (c *compiler) className(id catalog.ClassID) string {
+	k := &c.cat.Classes[id]
+	return quote(c.cat.Schemas[k.Schema]) + "." + quote(k.Name)
+}
+
+func (c *compiler) typeName(id catalog.TypeID) string {
+	t := &c.cat.Types[id]
+	return quote(c.cat.Schemas[t.Schema]) + "." + quote(t.Name)
+}
+
+func (c *compiler) procName(id catalog.ProcID) string {
+	f := &c.cat.Procs[id]
+	return quote(c.cat.Schemas[f.Schema]) + "." + quote(f.Name)
+}
+
+// rowRef is how SQL refers to a row and its columns.
+type rowRef struct {
+	whole string // of the row's own type
+	dot   string // what comes before a column's name
+}
+
+func tableRow(alias string) rowRef { return rowRef{alias, alias + "."} }
+
+// valueRow is a row that is the value of an expression.
+func valueRow(expr string) rowRef { return rowRef{expr, "(" + expr + ")."} }
+
+func (c *compiler) column(r rowRef, id catalog.ColumnID) string {
+	return r.dot + quote(c.cat.Columns[id].Name)
+}

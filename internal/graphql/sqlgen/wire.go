@@ -1,0 +1,71 @@
+package sqlgen
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// errWire is bytes that are not what PostgreSQL's binary format says. A true server never sends them.
+var errWire = errors.New("malformed record from the database")
+
+// readRecord appends the columns of a record to cols: int32 their number, then for each uint32 type, int32 length (-1: null) and
+// bytes. (src/backend/utils/adt/rowtypes.c, record_send)
+func readRecord(v []byte, cols [][]byte) ([][]byte, error) {
+	if len(v) < 4 {
+		return cols, errWire
+	}
+	n := int32(binary.BigEndian.Uint32(v))
+	v = v[4:]
+	for range n {
+		if len(v) < 8 {
+			return cols, errWire
+		}
+		size := int32(binary.BigEndian.Uint32(v[4:]))
+		v = v[8:]
+		if size == -1 {
+			cols = append(cols, nil)
+			continue
+		}
+		if size < 0 || int(size) > len(v) {
+			return cols, errWire
+		}
+		cols, v = append(cols, v[:size:size]), v[size:]
+	}
+	return cols, nil
+}
+
+// readArray appends the items of an array of one dimension: int32 dimensions, int32 flags, uint32 type, int32 length, int32 lower
+// bound, then the items as int32 length and bytes. (arrayfuncs.c, array_send)
+func readArray(v []byte, items [][]byte) ([][]byte, error) {
+	if len(v) < 12 {
+		return items, errWire
+	}
+	switch binary.BigEndian.Uint32(v) {
+	case 0:
+		return items, nil
+	case 1:
+	default:
+		return items, errWire
+	}
+	if len(v) < 20 {
+		return items, errWire
+	}
+	n := int32(binary.BigEndian.Uint32(v[12:]))
+	v = v[20:]
+	for range n {
+		if len(v) < 4 {
+			return items, errWire
+		}
+		size := int32(binary.BigEndian.Uint32(v))
+		v = v[4:]
+		if size == -1 {
+			items = append(items, nil)
+			continue
+		}
+		if size < 0 || int(size) > len(v) {
+			return items, errWire
+		}
+		items, v = append(items, v[:size:size]), v[size:]
+	}
+	return items, nil
+}
