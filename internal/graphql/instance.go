@@ -87,10 +87,21 @@ func (s *Service) assemble(t *resolved, db *pgpool.Database, c *catalog.Catalog,
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{tenant: t, db: db, schema: sch, print: print, engine: sqlgen.New(sch, sqlgen.Options{Limits: s.opt.Limits, PlanBytes: s.opt.PlanBytes})}
+	in := &instance{tenant: t, db: db, schema: sch, print: print, engine: sqlgen.New(sch, sqlgen.Options{Limits: s.opt.Limits, PlanBytes: s.opt.PlanBytes, Admit: s.admitCompile(t.name)})}
 	in.size = c.Size() + sch.Size() + int64(s.opt.PlanBytes) + overhead
 	in.looked.Store(time.Now().UnixNano())
 	return in, nil
+}
+
+// admitCompile has one document parsed and compiled at a time, fairly between tenants.
+func (s *Service) admitCompile(tenant string) func(context.Context) (func(), error) {
+	return func(ctx context.Context) (func(), error) {
+		p, err := s.gates.compile.Admit(ctx, tenant, 1)
+		if err != nil {
+			return nil, err
+		}
+		return p.Release, nil
+	}
 }
 
 // UnsafeLogin is the error of a login that row level security does not bind, where nobody has allowed it.

@@ -283,7 +283,8 @@ func soft(v any, key string) any {
 			return v
 		}
 		if first, ok := parts[0].(string); ok && digest.MatchString(first) {
-			return fmt.Sprint("cursor ", parts[1:])
+			values, _ := json.Marshal(parts[1:]) // as JSON: the text "1" is not the number
+			return "cursor " + string(values)
 		}
 		return v
 	case []any:

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/leveehq/levee/internal/graphql/pgpool"
-	"github.com/leveehq/levee/internal/graphql/engine"
+	"github.com/leveehq/levee/internal/graphql/sqlgen"
 )
 
 // transaction runs a request's statements as its role, with its claims and the tenant's settings, on one connection and in one
@@ -15,7 +15,7 @@ type transaction struct {
 }
 
 // DoAll runs the statements in one transaction. What only reads may be run again if its connection was lost.
-func (t *transaction) DoAll(ctx context.Context, statements []engine.Statement) error {
+func (t *transaction) DoAll(ctx context.Context, statements []sqlgen.Statement) error {
 	c := t.call
 	r := pgpool.Request{Timeout: c.opt.Timeout, Idempotent: true, Grow: c.grow, Settings: c.settings()}
 	for _, s := range statements {
