@@ -22,9 +22,9 @@ const (
 // conn is one connection. It belongs to one goroutine at a time: a request, or whoever closes it.
 type conn struct {
 	pool  *pool
-	pg    *pgconn.PgConn // made the connection, and asks for cancels; it neither reads nor writes any more
 	net   net.Conn
-	raw   syscall.RawConn // for a look at what came; nil if there is none
+	stop  func(context.Context) error // sends a cancel request, on a connection of its own
+	raw   syscall.RawConn             // for a look at what came; nil if there is none
 	wire  *wire
 	known *statements // nil with a pooler
 
@@ -59,7 +59,7 @@ func (p *pool) connect(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{pool: p, pg: pg, net: pg.Conn(), wire: wires[pg.Frontend()], raw: rawOf(pg.Conn()), interrupts: make(chan struct{}, 1)}
+	c := &conn{pool: p, net: pg.Conn(), stop: pg.CancelRequest, wire: wires[pg.Frontend()], raw: rawOf(pg.Conn()), interrupts: make(chan struct{}, 1)}
 	if !p.b.o.Pooler {
 		c.known = newStatements(p.b.o.Statements)
 	}
@@ -223,7 +223,7 @@ func (c *conn) askCancel() {
 	_ = c.net.SetDeadline(time.Now().Add(drainTime))
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	_ = c.pg.CancelRequest(ctx) // if it cannot be delivered, the deadline ends the connection
+	_ = c.stop(ctx) // if it cannot be delivered, the deadline ends the connection
 }
 
 // leave says goodbye. Several connections are left at the same time by leaving each before waiting for the first.
