@@ -32,7 +32,7 @@ type Git struct {
 	SpoolSize Bytes `hcl:"spool_size" default:"auto" min:"1048576" help:"Bytes of generated packs kept on disk. auto: 10 GiB, or an eighth of the free disk if that is less."`
 
 	// Memory is for all that Git takes, its children included. Bazel's defaults are then made for the rest.
-	Memory Bytes `hcl:"memory" default:"auto" min:"1" help:"Memory of everything that belongs to Git, its processes included. auto: 40 % of the limit."`
+	Memory Bytes `hcl:"memory" default:"auto" min:"1" help:"Memory of everything that belongs to Git, its processes included. auto: 40 % of the limit, 30 % beside GraphQL."`
 
 	// Total is the number of pack generations of the least cost at once. Too low and a machine with many processors
 	// idles; higher makes each generation's memory smaller.

@@ -2,8 +2,8 @@
 //
 // It refuses to count anything itself and to let a client choose a label: every figure is read from a snapshot at the
 // moment of a scrape, so that a metric, Status and a log record cannot disagree, and every label value comes from code
-// or from configuration, so that the number of series is known before the first request. The one exception, names of Git
-// repositories, comes for a bounded number of the busiest.
+// or from configuration, so that the number of series is known before the first request. The exceptions, names of Git
+// repositories and of GraphQL's tenants, come for a bounded number of the busiest.
 package metrics
 
 import (
@@ -20,12 +20,13 @@ import (
 
 // Sources are asked at every scrape, from any goroutine. A nil one leaves its metrics out.
 type Sources struct {
-	Status func() levee.Status
-	RPC    func() RPC
-	Store  func() Store
-	Bazel  func() Bazel
-	Git    func() Git
-	Build  buildinfo.Info
+	Status  func() levee.Status
+	RPC     func() RPC
+	Store   func() Store
+	Bazel   func() Bazel
+	Git     func() Git
+	GraphQL func() GraphQL
+	Build   buildinfo.Info
 }
 
 // RPC is the state of the gRPC listener. Methods that the server does not have must come folded into one.
@@ -96,6 +97,9 @@ func New(s Sources) Registry {
 	}
 	if s.Git != nil {
 		r.MustRegister(gitCollector{s.Git})
+	}
+	if s.GraphQL != nil {
+		r.MustRegister(graphqlCollector{s.GraphQL})
 	}
 	return Registry{r}
 }

@@ -59,12 +59,16 @@ const profilesAtOnce = 1
 const adminGitIndex = `/git/          mirrors: GET /git/mirrors, POST /git/warm?repo=HOST/PATH, POST /git/evict?repo=HOST/PATH
 `
 
+const adminGraphQLIndex = `/graphql/      tenants: GET /graphql/tenants, POST /graphql/flush?tenant=NAME or ?all=true, GET /graphql/sdl?tenant=NAME
+`
+
 // adminPages are what the admin listener shows.
 type adminPages struct {
 	ready   *readiness
 	metrics http.Handler
 	status  func() any
 	git     http.Handler // nil if that service is off
+	graphql http.Handler // the same
 }
 
 // newAdmin returns the handler of the admin listener. Nothing in it waits for a gate, for the store or for load to
@@ -75,6 +79,10 @@ func newAdmin(p adminPages, guard *hostguard.Guard) http.Handler {
 	if p.git != nil {
 		index += adminGitIndex
 		mux.Handle("/git/", p.git)
+	}
+	if p.graphql != nil {
+		index += adminGraphQLIndex
+		mux.Handle("/graphql/", p.graphql)
 	}
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "alive\n") })
 	mux.HandleFunc("GET /readyz", p.ready.serveReady)

@@ -26,6 +26,7 @@ import (
 	"github.com/leveehq/levee/internal/buildinfo"
 	"github.com/leveehq/levee/internal/config"
 	"github.com/leveehq/levee/internal/git"
+	"github.com/leveehq/levee/internal/graphql"
 	"github.com/leveehq/levee/internal/hostguard"
 	"github.com/leveehq/levee/internal/metrics"
 	"github.com/leveehq/levee/internal/rpc"
@@ -52,7 +53,8 @@ type App struct {
 	probe        *probe
 
 	access     *accesslog.Log
-	git        *git.Service // nil: off
+	git        *git.Service     // nil: off
+	graphql    *graphql.Service // nil: off
 	bazel      *bazel.Service
 	cache      *bazel.HTTPCache
 	grpc       *rpc.Server
@@ -86,6 +88,9 @@ func Build(cfg *config.Config, o Options) (*App, error) {
 	if err := a.buildGit(); err != nil { // before Bazel, whose defaults are made for the rest
 		return nil, err
 	}
+	if err := a.buildGraphQL(); err != nil {
+		return nil, err
+	}
 	if err := a.buildBazel(guard); err != nil {
 		return nil, err
 	}
@@ -101,7 +106,10 @@ func (a *App) buildBazel(guard *hostguard.Guard) (err error) {
 	o := bazelOptions(a.cfg, a.kernel, a.store, a.access)
 	o.Memory = a.memoryOfBazel()
 	if a.git != nil {
-		o.OtherHTTPConnections = a.git.Connections()
+		o.OtherHTTPConnections += a.git.Connections()
+	}
+	if a.graphql != nil {
+		o.OtherHTTPConnections += a.graphql.Connections()
 	}
 	a.bazel, err = bazel.New(o)
 	if err != nil {
@@ -145,6 +153,10 @@ func (a *App) buildAdmin(guard *hostguard.Guard) (err error) {
 	if a.git != nil {
 		sources.Git = func() metrics.Git { return gitMetrics(a.git.Status()) }
 		pages.git = a.git.Admin()
+	}
+	if a.graphql != nil {
+		sources.GraphQL = func() metrics.GraphQL { return graphqlMetrics(a.graphql.Status()) }
+		pages.graphql = a.graphql.Admin()
 	}
 	pages.metrics = metrics.New(sources).Handler()
 	a.admin = newAdminServer(newAdmin(pages, guard), a.log)

@@ -21,6 +21,9 @@ func (a *App) buildGit() (err error) {
 		return nil
 	}
 	o := gitOptions(a.cfg)
+	if o.Memory == 0 && a.cfg.GraphQL.On() {
+		o.Memory = a.kernel.Limit() * 3 / 10 // in place of its own default: three services are to fit a small machine
+	}
 	live, kernel := bazel.HTTPConnection()
 	o.Connection = git.Connection{Live: live, Kernel: kernel}
 	o.Kernel, o.Log, o.Logger, o.Token = a.kernel, a.access, a.log, a.gitToken
@@ -101,31 +104,6 @@ func readSecret(where string, env []string) (string, error) {
 		return "", fmt.Errorf("%s is empty, or not there", where)
 	}
 	return text, nil
-}
-
-// memoryOfBazel is what is left of the limit when git has its part.
-func (a *App) memoryOfBazel() int64 {
-	if a.git == nil {
-		return a.kernel.Limit()
-	}
-	return a.kernel.Limit() - a.git.Memory()
-}
-
-// route sends git's paths to git, and all others to Bazel's cache. What Bazel asks of an instance called git is the cache's to
-// answer: it says that the name is reserved, and a 404 of ours would pass for a miss.
-func (a *App) route() http.Handler {
-	toGit := http.Handler(http.HandlerFunc(gitIsOff))
-	if a.git != nil {
-		toGit = a.git
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rest, ok := strings.CutPrefix(r.URL.EscapedPath(), git.Prefix)
-		if ok && !strings.HasPrefix(rest, "ac/") && !strings.HasPrefix(rest, "cas/") {
-			toGit.ServeHTTP(w, r)
-			return
-		}
-		a.cache.ServeHTTP(w, r)
-	})
 }
 
 func gitIsOff(w http.ResponseWriter, _ *http.Request) {

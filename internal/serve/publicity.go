@@ -21,10 +21,17 @@ func isPublic(addr string) bool {
 // publicity warns of each listener that others can reach, because none has authentication.
 func (a *App) publicity() []string {
 	l := a.cfg.Listen
+	http := "anyone who reaches it can read and replace what builds use"
+	if a.graphql != nil {
+		http += ", and ask GraphQL as the anonymous role, if there is one"
+	}
 	var out []string
+	if where := trusting(a.cfg); where != "" && isPublic(l.HTTP) { // Build has seen that this is meant
+		out = append(out, where+" is set, and "+a.cfg.Describe("listen.http")+" is reachable from other machines: whoever gets past the proxy in front can be anybody")
+	}
 	for _, p := range []struct{ path, addr, danger string }{
 		{"listen.grpc", l.GRPC, "anyone who reaches it can read and replace what builds use"},
-		{"listen.http", l.HTTP, "anyone who reaches it can read and replace what builds use"},
+		{"listen.http", l.HTTP, http},
 		{"listen.admin", l.Admin, "anyone who reaches it can read clients' addresses and take profiles"},
 	} {
 		if isPublic(p.addr) {

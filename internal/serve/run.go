@@ -64,6 +64,9 @@ func (a *App) serve(ctx context.Context, l listeners) error {
 	if a.git != nil {
 		workers.Go(func() error { return a.git.Run(working) })
 	}
+	if a.graphql != nil {
+		workers.Go(func() error { return a.graphql.Run(working) })
+	}
 
 	intake, taking := errgroup.WithContext(ctx)
 	intake.Go(func() error { return a.grpc.Serve(l.grpc) })
@@ -172,6 +175,7 @@ func (a *App) announce(l listeners) {
 	fmt.Fprintf(a.out, "  bazel build --remote_cache=grpc://%s //...\n", pasted(l.grpc.Addr()))
 	fmt.Fprintf(a.out, "  bazel build --remote_cache=http://%s //...\n\n", pasted(l.http.Addr()))
 	a.announceGit(a.out, pasted(l.http.Addr()))
+	a.announceGraphQL(a.out, pasted(l.http.Addr()))
 	fmt.Fprintf(a.out, "Health, metrics and status: http://%s\n", pasted(l.admin.Addr()))
 	for _, warning := range a.publicity() {
 		a.kernel.Warn(warning)
