@@ -145,6 +145,9 @@ func (c *call) write(status int, body []byte) error {
 
 func (c *call) record(err error) {
 	c.count.answered(c.name, c.outcome, c.code, time.Since(c.start))
+	if c.log == nil {
+		return
+	}
 	c.log.Call(c.r.Context(), accesslog.Record{
 		Proto: "graphql", Method: c.r.Method, Code: strconv.Itoa(c.code), Key: c.who.Key, Instance: c.name, Bytes: c.bytes,
 		Took: time.Since(c.start), Waited: c.waited, Err: err, Outcome: c.outcome, Agent: c.r.UserAgent(),
