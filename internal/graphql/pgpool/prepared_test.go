@@ -3,13 +3,8 @@ package pgpool_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -85,7 +80,12 @@ func TestQ18StatementsThatAreGoneAreSeenToAndTheirNamesAreNotUsedAgain(t *testin
 func TestQ18APoolerThatGivesConnectionsByTransactionWorks(t *testing.T) {
 	name := pgtest.Database(t)
 	pgtest.Exec(t, name, q3Schema)
-	url := pooler(t, name)
+	for kind, url := range poolers(t, name) {
+		t.Run(kind, func(t *testing.T) { behindPooler(t, url) })
+	}
+}
+
+func behindPooler(t *testing.T, url string) {
 	b := rig(t, pgpool.Options{Budget: 8, Pooler: true, Wait: 20 * time.Second})
 	d := open(t, b, url)
 	var all sync.WaitGroup
@@ -114,57 +114,3 @@ func TestQ18APoolerThatGivesConnectionsByTransactionWorks(t *testing.T) {
 	}
 	all.Wait()
 }
-
-// pooler runs pgbouncer with two connections to the server for all of its clients, or, where that is not installed, fails: what it
-// does to a session is the point.
-func pooler(t *testing.T, database string) string {
-	t.Helper()
-	bin, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		if bin = "/usr/sbin/pgbouncer"; !exists(bin) {
-			t.Fatal("pgbouncer is not installed (apt-get install pgbouncer)")
-		}
-	}
-	dir, err := os.MkdirTemp("", "pooler")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := freePort(t)
-	config := fmt.Sprintf(`[databases]
-* = host=127.0.0.1 port=%d
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = %d
-unix_socket_dir =
-auth_type = any
-pool_mode = transaction
-default_pool_size = 2
-logfile = %s/log
-`, pgtest.Server(t).Port(), port, dir)
-	config = strings.ReplaceAll(config, "* = host=127.0.0.1", "* = user=postgres host=127.0.0.1")
-	file := filepath.Join(dir, "pgbouncer.ini")
-	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(bin, file)
-	if os.Geteuid() == 0 {
-		cmd.Args = []string{bin, "-u", "nobody", file}
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		_ = os.RemoveAll(dir)
-	})
-	url := fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", port, database)
-	until(t, 10*time.Second, "pgbouncer answers", func() bool { return answers(url) })
-	return url
-}
-
-func exists(file string) bool { _, err := os.Stat(file); return err == nil }

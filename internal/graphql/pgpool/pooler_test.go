@@ -1,0 +1,146 @@
+package pgpool_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/leveehq/levee/internal/pglocal/pgtest"
+)
+
+// poolers are what gives a connection to a client for one transaction only: one of this test's own, which changes the connection
+// after each transaction, and pgbouncer where it is installed, which changes it as it needs.
+func poolers(t *testing.T, database string) map[string]string {
+	t.Helper()
+	urls := map[string]string{"switch": switchboard(t, database)}
+	for _, bin := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
+		if path, err := exec.LookPath(bin); err == nil {
+			urls["pgbouncer"] = pgbouncer(t, path, database)
+			break
+		}
+	}
+	return urls
+}
+
+// switchboard has two connections to the server, and gives the one that was given longest ago.
+func switchboard(t *testing.T, database string) string {
+	t.Helper()
+	servers := make(chan net.Conn, 2)
+	for range cap(servers) {
+		c, err := pgconn.Connect(context.Background(), pgtest.Server(t).URL("postgres", database))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := c.Hijack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { h.Conn.Close() })
+		servers <- h.Conn
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { defer client.Close(); switchTransactions(client, servers) })
+		}
+	})
+	t.Cleanup(func() { l.Close(); all.Wait() })
+	return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", l.Addr(), database)
+}
+
+func switchTransactions(client net.Conn, servers chan net.Conn) {
+	if _, err := pgproto3.NewBackend(client, client).ReceiveStartupMessage(); err != nil {
+		return
+	}
+	greeting, _ := (&pgproto3.AuthenticationOk{}).Encode(nil)
+	greeting, _ = (&pgproto3.ReadyForQuery{TxStatus: 'I'}).Encode(greeting)
+	if _, err := client.Write(greeting); err != nil {
+		return
+	}
+	for {
+		ask, err := upTo(client, 'S', 'Q') // up to the end of a transaction
+		if err != nil {
+			return
+		}
+		server := <-servers
+		_, _ = server.Write(ask)
+		answer, err := upTo(server, 'Z')
+		servers <- server
+		if err != nil {
+			return
+		}
+		_, _ = client.Write(answer)
+	}
+}
+
+// upTo reads messages up to one of these kinds.
+func upTo(r io.Reader, kinds ...byte) (all []byte, err error) {
+	for {
+		var head [5]byte
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			return nil, err
+		}
+		body := make([]byte, binary.BigEndian.Uint32(head[1:])-4)
+		if _, err := io.ReadFull(r, body); err != nil {
+			return nil, err
+		}
+		all = append(append(all, head[:]...), body...)
+		if bytes.IndexByte(kinds, head[0]) >= 0 {
+			return all, nil
+		}
+	}
+}
+
+// pgbouncer runs with two connections to the server for all of its clients.
+func pgbouncer(t *testing.T, bin, database string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pooler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	port := freePort(t)
+	file := filepath.Join(dir, "pgbouncer.ini")
+	config := fmt.Sprintf("[databases]\n* = user=postgres host=127.0.0.1 port=%d\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\n"+
+		"auth_type = any\npool_mode = transaction\ndefault_pool_size = 2\nlogfile = %s/log\n", pgtest.Server(t).Port(), port, dir)
+	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(bin, file)
+	if os.Geteuid() == 0 {
+		cmd.Args = []string{bin, "-u", "nobody", file}
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = os.RemoveAll(dir)
+	})
+	url := fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", port, database)
+	until(t, 10*time.Second, "pgbouncer answers", func() bool { return answers(url) })
+	return url
+}
