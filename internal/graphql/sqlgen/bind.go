@@ -87,7 +87,7 @@ func (a *connArgs) bind(vars map[string]any) (b bound, err error) {
 	if err != nil {
 		return b, err
 	}
-	if hasOffset && offset > 0 && hasLast {
+	if hasOffset && hasLast {
 		return b, errOffsetLast
 	}
 	b.offset, b.keep = offset, -1

@@ -2,6 +2,7 @@ package sqlgen
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
 
@@ -83,7 +84,7 @@ func (c *compiler) collect(t *schema.Type, sets ...ast.SelectionSet) []*selected
 					key = s.Name
 				}
 				if by[key] == nil {
-					by[key] = &selected{key: key, first: s, def: c.field(t, s.Name)}
+					by[key] = &selected{key: strings.Clone(key), first: s, def: c.field(t, s.Name)}
 					out = append(out, by[key])
 				}
 				by[key].fields = append(by[key].fields, s)
@@ -168,6 +169,7 @@ func (c *compiler) compile() *plan {
 		r.dirty = c.dirty
 		p.roots = append(p.roots, r)
 	}
+	p.noteBounds(c.vars)
 	return p
 }
 
@@ -318,7 +320,7 @@ func (c *compiler) node(w *builder, s *selected) *out {
 	c.ids = append(c.ids, sourceOf(c.op, c.types, ref, s.arg("id")))
 	id, _ := c.op.Value(ref, s.arg("id"), c.vars)
 	text, _ := id.(string)
-	if text == "query" {
+	if text == queryID {
 		cols := &columns{}
 		o := c.query(cols, s.sub())
 		if len(cols.list) == 0 {

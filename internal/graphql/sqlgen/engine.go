@@ -2,8 +2,6 @@ package sqlgen
 
 import (
 	"context"
-	"crypto/sha256"
-	"sync"
 
 	"github.com/vektah/gqlparser/v2/ast"
 
@@ -12,30 +10,12 @@ import (
 	"github.com/leveehq/levee/internal/graphql/schema"
 )
 
-// Engine serves one schema. It holds no goroutine and no connection.
+// Engine serves one schema. It holds no goroutine and no connection, and is safe for concurrent use.
 type Engine struct {
 	schema *schema.Schema
 	cat    *catalog.Catalog
 	o      Options
-
-	plans struct {
-		sync.Mutex
-		by    map[planKey]*document_
-		bytes int
-		tick  uint64
-	}
-}
-
-type planKey [sha256.Size]byte
-
-// document_ is what is kept of an operation: its variables, and a plan for each of their shapes.
-type document_ struct {
-	variables *document.Variables
-	ids       []source // of node fields
-	counts    []source // first and last of lists
-	plans     map[string]*plan
-	bytes     int
-	used      uint64
+	plans  *cache
 }
 
 const (
@@ -48,21 +28,26 @@ func New(s *schema.Schema, o Options) *Engine {
 	if o.PlanBytes == 0 {
 		o.PlanBytes = defaultPlanBytes
 	}
-	e := &Engine{schema: s, cat: s.Catalog(), o: o}
-	e.plans.by = map[planKey]*document_{}
-	return e
+	return &Engine{schema: s, cat: s.Catalog(), o: o, plans: newCache(o.PlanBytes)}
 }
 
+// Size is the memory of kept plans, in bytes.
+func (e *Engine) Size() int64 { return int64(e.plans.size()) }
+
 // Execute runs a request. It returns an error only where there is no GraphQL answer: what DB returned that was no
-// *pgconn.PgError (a shed, a lost connection, a response too large), or the context's cause.
+// *pgconn.PgError (a shed, a lost connection, a response too large), or the context's cause. After a change has been
+// committed there is always an answer, in which such an error is a field's.
 func (e *Engine) Execute(ctx context.Context, db DB, r Request) (*Response, error) {
 	key := keyOf(r)
-	if doc := e.kept(key); doc != nil {
-		vars, errs := doc.variables.Coerce(r.Variables)
+	if k := e.plans.get(key); k != nil {
+		vars, errs := k.variables.Coerce(r.Variables)
 		if errs != nil {
 			return invalid(errs), nil
 		}
-		if p := e.planOf(doc, doc.shape(vars)); p != nil {
+		if p := e.plans.plan(k, e.shape(k.ids, k.variables, vars)); p != nil && p.allows(vars) {
+			if p.mutation && r.ReadOnly {
+				return invalid(readOnly), nil
+			}
 			return e.run(ctx, db, p, vars)
 		}
 	}
@@ -76,15 +61,7 @@ func (e *Engine) Execute(ctx context.Context, db DB, r Request) (*Response, erro
 	return e.run(ctx, db, p, vars)
 }
 
-func keyOf(r Request) planKey {
-	h := sha256.New()
-	h.Write([]byte(r.Query))
-	h.Write([]byte{0})
-	h.Write([]byte(r.OperationName))
-	var k planKey
-	h.Sum(k[:0])
-	return k
-}
+var readOnly = []document.Error{{Message: "Mutations are not allowed here: this request may only read."}}
 
 func invalid(errs []document.Error) *Response {
 	out := &Response{Invalid: true}
@@ -108,7 +85,7 @@ func (e *Engine) compile(ctx context.Context, key planKey, r Request) (*plan, ma
 		return nil, nil, errs, nil
 	}
 	if r.ReadOnly && op.Definition.Operation == ast.Mutation {
-		return nil, nil, []document.Error{{Message: "Mutations are not allowed here."}}, nil
+		return nil, nil, readOnly, nil
 	}
 	vars, errs := op.Variables.Coerce(r.Variables)
 	if errs == nil {
@@ -123,82 +100,52 @@ func (e *Engine) compile(ctx context.Context, key planKey, r Request) (*plan, ma
 	}
 	c := &compiler{schema: e.schema, cat: e.cat, op: op, vars: vars, page: page}
 	p := c.compile()
-	e.keep(key, op.Variables, p, c, vars)
+	if !p.introspects() {
+		e.plans.put(key, op.Variables, c.ids, e.shape(c.ids, op.Variables, vars), p)
+	}
 	return p, vars, nil, nil
 }
 
-func (d *document_) shape(vars map[string]any) string {
-	return d.variables.Shape(vars) + "|" + nodeTypes(d.ids, vars) + "|" + counts(d.counts, vars)
-}
-
-func (e *Engine) kept(key planKey) *document_ {
-	e.plans.Lock()
-	defer e.plans.Unlock()
-	d := e.plans.by[key]
-	if d != nil {
-		e.plans.tick++
-		d.used = e.plans.tick
-	}
-	return d
-}
-
-func (e *Engine) planOf(d *document_, shape string) *plan {
-	e.plans.Lock()
-	defer e.plans.Unlock()
-	return d.plans[shape]
-}
-
-// keep adds a plan, and drops the documents that were not used for longest until all fit. What is larger than the whole room is not
-// kept, and neither is what refers to its document.
-func (e *Engine) keep(key planKey, v *document.Variables, p *plan, c *compiler, vars map[string]any) {
+// introspects tells of a plan that refers to its document, and so is not kept.
+func (p *plan) introspects() bool {
 	for i := range p.roots {
 		if p.roots[i].intro != nil {
-			return
+			return true
 		}
 	}
-	e.plans.Lock()
-	defer e.plans.Unlock()
-	d := e.plans.by[key]
-	if d == nil {
-		d = &document_{variables: v, ids: c.ids, counts: p.counts(), plans: map[string]*plan{}, bytes: v.Size() + 512}
-	}
-	shape := d.shape(vars)
-	if d.plans[shape] != nil {
-		return
-	}
-	size := p.size() + len(shape) + 128
-	if d.bytes+size > e.o.PlanBytes {
-		return
-	}
-	if e.plans.by[key] == nil {
-		e.plans.by[key] = d
-		e.plans.bytes += d.bytes
-	}
-	d.plans[shape] = p
-	d.bytes += size
-	e.plans.bytes += size
-	e.plans.tick++
-	d.used = e.plans.tick
-	for e.plans.bytes > e.o.PlanBytes {
-		e.dropOldestLocked()
-	}
+	return false
 }
 
-func (e *Engine) dropOldestLocked() {
-	var oldest planKey
-	least := ^uint64(0)
-	for k, d := range e.plans.by {
-		if d.used < least {
-			oldest, least = k, d.used
-		}
+// shape tells apart the requests of a document that need different plans: by their variables, and by the types that the ids of
+// its node fields are of.
+func (e *Engine) shape(ids []source, v *document.Variables, vars map[string]any) string {
+	shape := v.Shape(vars)
+	if len(ids) == 0 {
+		return shape
 	}
-	e.plans.bytes -= e.plans.by[oldest].bytes
-	delete(e.plans.by, oldest)
+	b := []byte(shape)
+	for _, s := range ids {
+		value, _ := s.get(vars)
+		text, _ := value.(string)
+		b = append(append(b, '|'), e.nodeType(text)...)
+	}
+	return string(b)
 }
 
-// Size is the memory of kept plans, in bytes.
-func (e *Engine) Size() int64 {
-	e.plans.Lock()
-	defer e.plans.Unlock()
-	return int64(e.plans.bytes)
+// nodeType is the type that an id is of; "" if it names nothing, whatever it says.
+func (e *Engine) nodeType(id string) string {
+	if id == queryID {
+		return "Query"
+	}
+	name, _, ok := decodeID(id)
+	if !ok {
+		return ""
+	}
+	if _, known := e.schema.NodeType(name); !known {
+		return ""
+	}
+	return name
 }
+
+// queryID is the id of Query, which is a node like others.
+const queryID = "query"

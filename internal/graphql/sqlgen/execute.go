@@ -3,7 +3,6 @@ package sqlgen
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -281,35 +280,4 @@ func (r *run) introspect(i *introspection) ([]byte, error) {
 		return nil, err
 	}
 	return w.buf, nil
-}
-
-// nodeTypes says which types the ids of node fields are of: plans depend on it.
-func nodeTypes(ids []source, vars map[string]any) string {
-	var b strings.Builder
-	for _, s := range ids {
-		v, _ := s.get(vars)
-		text, _ := v.(string)
-		name, _, _ := decodeID(text)
-		if text == "query" {
-			name = "\x00query"
-		}
-		b.WriteString(name)
-		b.WriteByte('\n')
-	}
-	return b.String()
-}
-
-// counts are the values of the variables that bound lists: the limits that were checked for a plan hold for these.
-func counts(of []source, vars map[string]any) string {
-	var b strings.Builder
-	for _, s := range of {
-		v, _ := s.get(vars)
-		n, _, err := count(source{value: v}, nil, nil)
-		if err != nil {
-			n = -1
-		}
-		b.WriteString(strconv.FormatInt(n, 10))
-		b.WriteByte(',')
-	}
-	return b.String()
 }

@@ -23,12 +23,12 @@ type change struct {
 	missing  string
 }
 
-// kept is the setting that the row travels in.
-const kept = "levee.row"
+// rowSetting is the setting that the row travels in.
+const rowSetting = "levee.row"
 
 const (
-	keepRow = "pg_catalog.set_config('" + kept + "', "
-	readRow = "nullif(pg_catalog.current_setting('" + kept + "', true), '')"
+	keepRow = "pg_catalog.set_config('" + rowSetting + "', "
+	readRow = "nullif(pg_catalog.current_setting('" + rowSetting + "', true), '')"
 )
 
 func (c *compiler) mutation(r *root, s *selected) {

@@ -12,6 +12,7 @@ import (
 type plan struct {
 	mutation bool
 	roots    []root
+	bounds   []bounded
 }
 
 // root is a field of the operation's top selection.

@@ -1,10 +1,13 @@
 package sqlgen
 
-import "unsafe"
+import (
+	"encoding/json"
+	"unsafe"
+)
 
 // size is an estimate from above of what a plan keeps, by walking it.
 func (p *plan) size() int {
-	n := int(unsafe.Sizeof(*p))
+	n := int(unsafe.Sizeof(*p)) + len(p.bounds)*int(unsafe.Sizeof(bounded{}))
 	for i := range p.roots {
 		r := &p.roots[i]
 		n += int(unsafe.Sizeof(*r)) + len(r.key) + r.sql.size() + r.out.size() + r.captured.size() + 64
@@ -35,10 +38,26 @@ func (s *source) size() int {
 	for i := range s.items {
 		n += int(unsafe.Sizeof(source{})) + len(s.keys)*32 + s.items[i].size()
 	}
-	if text, ok := s.value.(string); ok {
-		n += len(text)
+	return n + len(s.name) + sizeOfValue(s.value)
+}
+
+func sizeOfValue(value any) (n int) {
+	switch v := value.(type) {
+	case string:
+		n = len(v)
+	case json.Number:
+		n = len(v)
+	case []any:
+		for _, item := range v {
+			n += 16 + sizeOfValue(item)
+		}
+	case map[string]any:
+		n = 48
+		for key, item := range v {
+			n += 64 + len(key) + sizeOfValue(item)
+		}
 	}
-	return n
+	return n + 16
 }
 
 func (o *out) size() int {
@@ -55,16 +74,32 @@ func (o *out) size() int {
 	return n
 }
 
-// counts are the sources of all first and last that a request's variables say.
-func (p *plan) counts() (out []source) {
+// bounded is a variable that says how many rows a list has, and its value when the plan was made: the limits were checked for
+// that, and hold for anything less.
+type bounded struct {
+	by   source
+	most int64
+}
+
+func (p *plan) noteBounds(vars map[string]any) {
 	for i := range p.roots {
 		for _, c := range p.roots[i].conns {
 			for _, s := range []source{c.first, c.last} {
-				if s.kind == variable {
-					out = append(out, s)
+				if n, given, err := count(s, vars, nil); s.kind == variable && given && err == nil {
+					p.bounds = append(p.bounds, bounded{s, n})
 				}
 			}
 		}
 	}
-	return out
+}
+
+// allows tells whether the limits that were checked for the plan hold for these variables too. Values that are no counts are the
+// field's affair.
+func (p *plan) allows(vars map[string]any) bool {
+	for _, b := range p.bounds {
+		if n, _, _ := count(b.by, vars, nil); n > b.most {
+			return false
+		}
+	}
+	return true
 }

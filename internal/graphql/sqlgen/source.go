@@ -1,6 +1,9 @@
 package sqlgen
 
 import (
+	"encoding/json"
+	"strings"
+
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/leveehq/levee/internal/graphql/document"
@@ -22,7 +25,7 @@ type sourceKind uint8
 const (
 	constant sourceKind = iota
 	variable
-	list
+	listOf
 	object
 	absent
 )
@@ -37,13 +40,13 @@ func sourceOf(op *document.Operation, types func(string) *schema.Type, ref schem
 		if !given {
 			return source{kind: absent}
 		}
-		return source{value: value}
+		return source{value: own(value)}
 	}
 	switch v.Kind {
 	case ast.Variable:
-		return source{kind: variable, name: v.Raw}
+		return source{kind: variable, name: strings.Clone(v.Raw)}
 	case ast.ListValue:
-		s := source{kind: list}
+		s := source{kind: listOf}
 		for _, child := range v.Children {
 			s.items = append(s.items, sourceOf(op, types, schema.Ref{Name: ref.Name, NonNull: ref.ItemNonNull}, child.Value))
 		}
@@ -58,10 +61,34 @@ func sourceOf(op *document.Operation, types func(string) *schema.Type, ref schem
 					inner = field.Type
 				}
 			}
-			s.keys = append(s.keys, child.Name)
+			s.keys = append(s.keys, strings.Clone(child.Name))
 			s.items = append(s.items, sourceOf(op, types, inner, child.Value))
 		}
 		return s
+	}
+}
+
+// own copies a value, whose texts may be parts of the document's: a plan would hold all of that.
+func own(value any) any {
+	switch v := value.(type) {
+	case string:
+		return strings.Clone(v)
+	case json.Number:
+		return json.Number(strings.Clone(string(v)))
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = own(v[i])
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, item := range v {
+			out[strings.Clone(key)] = own(item)
+		}
+		return out
+	default:
+		return value
 	}
 }
 
@@ -89,7 +116,7 @@ func (s source) get(vars map[string]any) (value any, given bool) {
 			value, given = m[key]
 		}
 		return value, given
-	case list:
+	case listOf:
 		out := make([]any, 0, len(s.items))
 		for _, item := range s.items {
 			v, _ := item.get(vars)
