@@ -4,31 +4,36 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/leveehq/levee/internal/graphql/catalog"
 )
 
 // class is what there is to know of a class that takes time to derive.
 type class struct {
-	shown bool  // is a table or view of an exposed schema that somebody may read
-	typed bool  // has an object type: it is shown, or a composite that is used
-	place int32 // in Schema.order
-	name  string
-	keys  []Key // made by tags
+	shown    bool  // is a table or view of an exposed schema
+	typed    bool  // has an object type: it is shown, or used as a type
+	readable bool  // is shown, and somebody may read it
+	place    int32 // in Schema.order
+	name     string
+	keys     []virtualUnique
+}
+
+// virtualUnique is a key that a tag made.
+type virtualUnique struct {
+	Key
+	tags tags
+}
+
+// virtualRelation is a foreign key that a tag made.
+type virtualRelation struct {
+	ForeignKey
+	tags tags
 }
 
 // relation is a foreign key: the catalog's, or from len(catalog.ForeignKeys) on one of Schema.virtual.
 type relation struct {
 	of catalog.ClassID // the class that has the field
 	id uint32
-}
-
-// proc is a function that is shown.
-type proc struct {
-	id    catalog.ProcID
-	class catalog.ClassID // it is a field of that class's type; 0: of none
-	query bool            // it is a field of Query
 }
 
 type builder struct {
@@ -41,27 +46,17 @@ func (b *builder) warn(format string, args ...any) {
 	b.warnings = append(b.warnings, fmt.Sprintf(format, args...))
 }
 
-// readClasses decides what is shown, and in which order.
+// readClasses decides what is shown, and in which order, and what it is called.
 func (b *builder) readClasses() error {
 	c := b.catalog
 	b.classes = make([]class, len(c.Classes))
 	for id := 1; id < len(c.Classes); id++ {
-		k := &c.Classes[id]
-		tags, _ := parseComment(k.Comment)
-		if int(k.Schema) >= c.Exposed || k.Kind == 'c' || k.Partition || !b.readable(catalog.ClassID(id)) || tags.forbids("select") {
-			continue
+		b.classes[id].readable = b.readable(catalog.ClassID(id))
+		if b.isShown(catalog.ClassID(id)) {
+			b.classes[id].shown = true
+			b.order = append(b.order, uint32(id))
 		}
-		b.classes[id].shown, b.classes[id].typed = true, true
-		b.order = append(b.order, uint32(id))
-		if err := b.readVirtualKeys(catalog.ClassID(id), tags); err != nil {
-			return err
-		}
-	}
-	for id := 1; id < len(c.Classes); id++ {
-		b.classes[id].typed = b.classes[id].typed || c.Classes[id].Kind == 'c'
-		if b.classes[id].typed {
-			b.classes[id].name = strings.Clone(b.makeTableName(catalog.ClassID(id)))
-		}
+		b.classes[id].readable = b.classes[id].readable && b.classes[id].shown
 	}
 	slices.SortFunc(b.order, func(x, y uint32) int {
 		a, z := &c.Classes[x], &c.Classes[y]
@@ -70,7 +65,22 @@ func (b *builder) readClasses() error {
 	for i, id := range b.order {
 		b.classes[id].place = int32(i)
 	}
+	b.findUsed()
+	b.nameClasses()
 	return nil
+}
+
+// isShown is true for the tables of exposed schemas that somebody may do something with. Partitions are shown by what they are
+// partitions of, and unlogged tables are somebody's cache.
+func (b *builder) isShown(id catalog.ClassID) bool {
+	k := &b.catalog.Classes[id]
+	if int(k.Schema) >= b.catalog.Exposed || k.Kind == 'c' || k.Partition || k.Columns.N == 0 {
+		return false
+	}
+	if tags := b.classTags(id); !matches("table", true, tags) || k.Unlogged && !matches("resource:select", false, tags) {
+		return false
+	}
+	return b.classes[id].readable || b.mayOf(id)&k.Updatable != 0
 }
 
 func (b *builder) readable(id catalog.ClassID) bool {
@@ -86,21 +96,66 @@ func (b *builder) readable(id catalog.ClassID) bool {
 	return false
 }
 
-func (b *builder) readVirtualKeys(id catalog.ClassID, tags tags) error {
-	for _, t := range tags {
-		if t.name != "primaryKey" && t.name != "unique" {
-			continue
+// mayOf is what somebody may do to a class, or to a column of it.
+func (s *Schema) mayOf(c catalog.ClassID) catalog.Privileges {
+	k := &s.catalog.Classes[c]
+	may := k.Privileges
+	for i := range uint32(k.Columns.N) {
+		flags := s.catalog.Columns[k.Columns.From+i].Flags
+		if flags&catalog.CanInsert != 0 {
+			may |= catalog.Insert
 		}
-		columns, err := b.columnsNamed(id, columnList(t.value))
-		if err != nil {
-			return fmt.Errorf("tag @%s of %s: %w", t.name, b.describe(id), err)
+		if flags&catalog.CanUpdate != 0 {
+			may |= catalog.Update
 		}
-		b.classes[id].keys = append(b.classes[id].keys, Key{Class: id, Columns: columns, Primary: t.name == "primaryKey"})
 	}
-	slices.SortStableFunc(b.classes[id].keys, func(x, y Key) int {
-		return cmp.Compare(boolInt(y.Primary), boolInt(x.Primary))
-	})
-	return nil
+	return may
+}
+
+// classTags are those of a class; what the comment on a composite type says is on the type.
+func (s *Schema) classTags(c catalog.ClassID) tags {
+	k := &s.catalog.Classes[c]
+	comment := k.Comment
+	if k.Kind == 'c' && comment == "" {
+		comment = s.catalog.Types[k.Type].Comment
+	}
+	t, _ := parseComment(comment)
+	return t
+}
+
+// findUsed marks the classes that values have as their types: those of columns, arguments and results, and so on inside.
+func (b *builder) findUsed() {
+	var mark func(t catalog.TypeID)
+	markColumns := func(c catalog.ClassID) {
+		k := &b.catalog.Classes[c]
+		for i := range uint32(k.Columns.N) {
+			mark(b.catalog.Columns[k.Columns.From+i].Type)
+		}
+	}
+	mark = func(t catalog.TypeID) {
+		t = b.baseOf(t)
+		if typ := &b.catalog.Types[t]; isArray(typ) {
+			t = b.baseOf(typ.Element)
+		}
+		c := b.catalog.Types[t].Class
+		if c == 0 || b.classes[c].typed || b.catalog.Classes[c].Columns.N == 0 || !matches("table", true, b.classTags(c)) {
+			return
+		}
+		b.classes[c].typed = true
+		markColumns(c)
+	}
+	for _, id := range b.order {
+		b.classes[id].typed = true
+	}
+	for _, id := range b.order {
+		markColumns(catalog.ClassID(id))
+	}
+	for i := range b.catalog.Procs {
+		mark(b.catalog.Procs[i].Returns)
+	}
+	for i := range b.catalog.Args {
+		mark(b.catalog.Args[i].Type)
+	}
 }
 
 func boolInt(b bool) int {
@@ -129,121 +184,7 @@ func (b *builder) columnsNamed(id catalog.ClassID, names []string) (out []catalo
 		}
 		out = append(out, catalog.ColumnID(at))
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("it names no column: write the columns' names, separated by commas")
-	}
 	return out, nil
-}
-
-// readRelations lists foreign keys from both of their ends. Those of partitions and to what is not shown are none.
-func (b *builder) readRelations() error {
-	for id := range b.catalog.ForeignKeys {
-		b.addRelation(uint32(id), b.catalog.ForeignKeys[id].Class, b.catalog.ForeignKeys[id].Foreign)
-	}
-	for _, id := range b.order {
-		tags, _ := parseComment(b.catalog.Classes[id].Comment)
-		for _, t := range tags {
-			if t.name != "foreignKey" {
-				continue
-			}
-			key, err := b.virtualForeignKey(catalog.ClassID(id), t.value)
-			if err != nil {
-				return fmt.Errorf("tag @foreignKey of %s: %w", b.describe(catalog.ClassID(id)), err)
-			}
-			b.virtual = append(b.virtual, key)
-			b.addRelation(uint32(len(b.catalog.ForeignKeys)+len(b.virtual)-1), key.Class, key.Foreign)
-		}
-	}
-	slices.SortStableFunc(b.forward, func(x, y relation) int {
-		return cmp.Or(cmp.Compare(x.of, y.of), cmp.Compare(b.relationName(x.id), b.relationName(y.id)))
-	})
-	slices.SortStableFunc(b.backward, func(x, y relation) int {
-		return cmp.Or(cmp.Compare(x.of, y.of), cmp.Compare(boolInt(b.isVirtual(x.id)), boolInt(b.isVirtual(y.id))),
-			cmp.Compare(b.foreignKey(x.id).Class, b.foreignKey(y.id).Class), cmp.Compare(b.relationName(x.id), b.relationName(y.id)))
-	})
-	return nil
-}
-
-func (b *builder) addRelation(id uint32, class, foreign catalog.ClassID) {
-	if b.classes[class].shown && b.classes[foreign].shown {
-		b.forward = append(b.forward, relation{class, id})
-		b.backward = append(b.backward, relation{foreign, id})
-	}
-}
-
-func (s *Schema) isVirtual(id uint32) bool { return int(id) >= len(s.catalog.ForeignKeys) }
-
-func (s *Schema) relationName(id uint32) string {
-	if s.isVirtual(id) {
-		return "\uffff" // behind the real ones, in their own order
-	}
-	return s.catalog.ForeignKeys[id].Name
-}
-
-func (b *builder) virtualForeignKey(id catalog.ClassID, value string) (ForeignKey, error) {
-	v, err := parseForeignKey(value)
-	if err != nil {
-		return ForeignKey{}, err
-	}
-	foreign := b.classNamed(v.schema, v.table, id)
-	if foreign == 0 {
-		return ForeignKey{}, fmt.Errorf("there is no table %q among those that are exposed: correct the comment", strings.TrimPrefix(v.schema+"."+v.table, "."))
-	}
-	key := ForeignKey{Class: id, Foreign: foreign}
-	if key.Columns, err = b.columnsNamed(id, v.columns); err != nil {
-		return key, err
-	}
-	if len(v.foreignColumns) == 0 {
-		primary, ok := b.NodeKey(foreign)
-		if !ok || len(primary.Columns) != len(key.Columns) {
-			return key, fmt.Errorf("%s has no primary key of as many columns: name the columns it references", b.describe(foreign))
-		}
-		key.ForeignColumns = primary.Columns
-	} else if key.ForeignColumns, err = b.columnsNamed(foreign, v.foreignColumns); err != nil {
-		return key, err
-	}
-	key.Unique = b.isUnique(id, key.Columns)
-	return key, nil
-}
-
-func (b *builder) classNamed(schema, name string, near catalog.ClassID) catalog.ClassID {
-	if schema == "" {
-		schema = b.catalog.Schemas[b.catalog.Classes[near].Schema]
-	}
-	for _, id := range b.order {
-		if k := b.catalog.Classes[id]; k.Name == name && b.catalog.Schemas[k.Schema] == schema {
-			return catalog.ClassID(id)
-		}
-	}
-	return 0
-}
-
-// isUnique tells whether some key of the class consists of just these columns.
-func (s *Schema) isUnique(id catalog.ClassID, columns []catalog.ColumnID) bool {
-	for _, k := range s.Keys(id) {
-		if len(k.Columns) != len(columns) {
-			continue
-		}
-		same := true
-		for _, column := range columns {
-			same = same && slices.Contains(k.Columns, column)
-		}
-		if same {
-			return true
-		}
-	}
-	return false
-}
-
-// foreignKey derives the relation of that id.
-func (s *Schema) foreignKey(id uint32) ForeignKey {
-	if s.isVirtual(id) {
-		return s.virtual[int(id)-len(s.catalog.ForeignKeys)]
-	}
-	k := s.catalog.ForeignKeys[id]
-	out := ForeignKey{Class: k.Class, Foreign: k.Foreign, Columns: s.columnsAt(k.Class, k.Numbers), ForeignColumns: s.columnsAt(k.Foreign, k.ForeignNumbers)}
-	out.Unique = s.isUnique(k.Class, out.Columns)
-	return out
 }
 
 func (b *builder) finish() {
@@ -252,9 +193,14 @@ func (b *builder) finish() {
 		from []entry
 	}{{&b.types, b.typeNames}, {&b.queries, b.queryNames}, {&b.changes, b.changeNames}} {
 		slices.SortFunc(x.from, func(a, z entry) int { return cmp.Compare(a.hash, z.hash) })
-		x.to.entries = slices.Clip(append(make([]entry, 0, len(x.from)), x.from...))
+		x.to.entries = exact(x.from)
 	}
 	b.forward, b.backward, b.order, b.procs, b.computed = exact(b.forward), exact(b.backward), exact(b.order), exact(b.procs), exact(b.computed)
 }
 
-func exact[T any](s []T) []T { return append(make([]T, 0, len(s)), s...) }
+// exact copies into a slice of the exact size: append leaves up to a quarter unused.
+func exact[T any](s []T) []T {
+	out := make([]T, len(s))
+	copy(out, s)
+	return out
+}

@@ -8,16 +8,18 @@ import (
 func (s *Schema) rowInput(c catalog.ClassID, name string, kind what) *Type {
 	k := &s.catalog.Classes[c]
 	t := &Type{Name: name, Kind: Input, Class: c, Pg: k.Type, Description: say(0, "An input for mutations affecting `%s`", s.typeName(c))}
-	with, unless := catalog.CanInsert, "insert"
+	what := "attribute:insert"
 	if kind == patchType {
-		with, unless = catalog.CanUpdate, "update"
+		what = "attribute:update"
 		t.Description = say(0, "Represents an update to a `%s`. Fields that are set will be updated.", s.typeName(c))
 	}
-	s.columnsOf(c, with, unless, func(id catalog.ColumnID, column *catalog.Column, _ tags, text string) {
-		const given = catalog.HasDefault | catalog.Generated | catalog.IdentityDefault
-		required := kind == inputType && k.Kind != 'c' && column.Flags&catalog.NotNull != 0 && column.Flags&given == 0
+	s.columnsOf(c, what, func(id catalog.ColumnID, column *catalog.Column, tags tags, text string) {
+		const given = catalog.HasDefault | catalog.Generated | catalog.IdentityDefault | catalog.IdentityAlways
+		typ := &s.catalog.Types[column.Type]
+		notNull := column.Flags&catalog.NotNull != 0 || tags.has("notNull") || typ.Kind == 'd' && typ.NotNull || s.inVirtualPrimaryKey(c, id)
+		required := kind == inputType && notNull && column.Flags&given == 0 && !typ.Default
 		ref, ok := s.refOf(column.Type, required, true)
-		if !ok || k.Kind != 'c' && column.Flags&catalog.IdentityAlways != 0 { // which no INSERT or UPDATE may set
+		if !ok {
 			return
 		}
 		ref.NonNull = required
@@ -85,29 +87,42 @@ func (s *Schema) keyInputs(k Key, described bool) (inputs []InputValue) {
 
 // changePayload makes the payload of a create, update or delete.
 func (s *Schema) changePayload(c catalog.ClassID, name string, kind what) *Type {
-	row := s.typeName(c)
-	verb := map[what]string{createPayload: "create", updatePayload: "update", deletePayload: "delete"}[kind]
+	row, tags := s.typeName(c), s.classTags(c)
+	verb, behavior := "create", "insert"
+	switch kind {
+	case updatePayload:
+		verb, behavior = "update", "update"
+	case deletePayload:
+		verb, behavior = "delete", "delete"
+	}
 	t := &Type{Name: name, Kind: Object, Class: c, Description: say(0, "The output of our %s `%s` mutation.", verb, row)}
-	t.Fields = append(t.Fields, payloadMutationID, Field{Name: camel(s.tableName(c)), Description: say(2, "The `%s` that was %sd by this mutation.", row, verb),
-		Type: Ref{Name: row}, Bind: Bind{Op: OpPayloadRow, Class: c}})
-	if _, node := s.NodeKey(c); node && kind == deletePayload {
+	t.Fields = append(t.Fields, payloadMutationID)
+	if matches(behavior+":resource:select", s.classes[c].readable, tags) {
+		t.Fields = append(t.Fields, Field{Name: camel(s.tableName(c)), Description: say(2, "The `%s` that was %sd by this mutation.", row, verb),
+			Type: Ref{Name: row}, Bind: Bind{Op: OpPayloadRow, Class: c}})
+		if kind == createPayload {
+			t.Fields[1].Deprecated = tags.deprecation()
+		}
+	}
+	if kind == deletePayload && s.isNode(c) && matches("delete:resource:nodeId", true, tags) {
 		t.Fields = append(t.Fields, Field{Name: camel("deleted-" + s.tableName(c) + "-id"), Type: Ref{Name: "ID"}, Bind: Bind{Op: OpDeletedID, Class: c}})
 	}
 	t.Fields = append(t.Fields, payloadQuery)
-	if f, ok := s.payloadEdge(c); ok {
-		t.Fields = append(t.Fields, f)
+	if matches("connection", s.classes[c].readable, tags) {
+		t.Fields = append(t.Fields, s.payloadEdge(c)...)
 	}
 	return t
 }
 
 // payloadEdge is there for rows that a cursor can find.
-func (s *Schema) payloadEdge(c catalog.ClassID) (Field, bool) {
-	if _, ok := s.NodeKey(c); !ok {
-		return Field{}, false
+func (s *Schema) payloadEdge(c catalog.ClassID) []Field {
+	if !s.hasPrimary(c) || !matches("order", true, s.classTags(c)) {
+		return nil
 	}
 	row := s.typeName(c)
-	return Field{Name: camel(s.tableName(c) + "-edge"), Description: say(2, "An edge for our `%s`. May be used by Relay 1.", row), Type: Ref{Name: row + "Edge"},
-		Args: []InputValue{s.orderByArg(c, Ref{Name: row + "OrderBy", List: true, ItemNonNull: true, NonNull: true})}, Bind: Bind{Op: OpPayloadEdge, Class: c}}, true
+	return []Field{{Name: camel(s.tableName(c) + "-edge"), Description: say(2, "An edge for our `%s`. May be used by Relay 1.", row),
+		Deprecated: s.classTags(c).deprecation(), Type: Ref{Name: row + "Edge"},
+		Args: []InputValue{s.orderByArg(c, Ref{Name: row + "OrderBy", List: true, ItemNonNull: true, NonNull: true})}, Bind: Bind{Op: OpPayloadEdge, Class: c}}}
 }
 
 // mutationField derives one field of Mutation.
@@ -117,8 +132,8 @@ func (s *Schema) mutationField(e entry) Field {
 	}
 	c := catalog.ClassID(e.id)
 	row, table := s.typeName(c), s.tableName(c)
-	f := Field{Bind: Bind{Class: c, ByNodeID: e.kind == update || e.kind == remove}}
-	verb, input := "", ""
+	f := Field{Deprecated: s.classTags(c).deprecation(), Bind: Bind{Class: c, ByNodeID: e.kind == update || e.kind == remove}}
+	verb := ""
 	switch e.kind {
 	case create:
 		verb, f.Bind.Op, f.Description = "create", OpCreate, say(2, "Creates a single `%s`.", row)
@@ -131,15 +146,15 @@ func (s *Schema) mutationField(e entry) Field {
 	case removeByKey:
 		verb, f.Bind.Op, f.Description = "delete", OpDelete, say(2, "Deletes a single `%s` using a unique key.", row)
 	}
-	f.Name, input = camel(verb+"-"+table), upperFirst(verb)+row+"Input"
+	object := table
 	if e.kind == updateByKey || e.kind == removeByKey {
 		f.Bind.Key = s.Keys(c)[e.sub]
-		f.Name = camel(verb + "-" + s.keyName(f.Bind.Key))
-		input = upperFirst(verb) + upperCamel(s.keyName(f.Bind.Key)) + "Input"
+		object = s.keyName(f.Bind.Key)
 	} else if f.Bind.ByNodeID {
 		f.Bind.Key, _ = s.NodeKey(c)
 	}
-	f.Type, f.Args = Ref{Name: upperFirst(verb) + row + "Payload"}, inputArg(input)
+	f.Name = camel(verb + "-" + object)
+	f.Type, f.Args = Ref{Name: upperCamel(verb + "-" + table + "-payload")}, inputArg(upperCamel(verb+"-"+object+"-input"))
 	return f
 }
 

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/leveehq/levee/internal/graphql/catalog"
 )
@@ -40,10 +41,10 @@ func (s *Schema) derivePg(e entry, name string) *Type {
 	_, text := parseComment(typ.Comment)
 	t := &Type{Name: name, Description: text, Pg: id}
 	switch e.kind {
-	case enumType:
-		t.Kind, t.Values = Enum, s.enumValues(typ)
-	case domainType:
-		t.Kind = Scalar
+	case ownType:
+		return s.ownType(id, name, text)
+	case ownInput:
+		return s.ownInput(id, name)
 	case rangeType:
 		element, _ := s.leafName(typ.Element, false)
 		t.Kind, t.Description = Object, say(0, "A range of `%s`.", element)
@@ -60,7 +61,8 @@ func (s *Schema) derivePg(e entry, name string) *Type {
 		}
 	case rangeInput:
 		element, _ := s.leafName(typ.Element, false)
-		t.Kind, t.Description = Input, say(0, "A range of `%s`.", element)
+		input, _ := s.leafName(typ.Element, true)
+		t.Kind, t.Description = Input, say(0, "A range of `%s`.", input)
 		bound := Ref{Name: element + "RangeBoundInput"}
 		t.Inputs = []InputValue{
 			{Name: "start", Description: "The starting bound of our range.", Type: bound, Bind: InputBind{Op: InRangeStart}},
@@ -77,6 +79,32 @@ func (s *Schema) derivePg(e entry, name string) *Type {
 	return t
 }
 
+// ownType makes the type of an enum, or of a domain, which is like that of what it is over but for its name and text.
+func (s *Schema) ownType(id catalog.TypeID, name, text string) *Type {
+	t := &Type{Name: name, Description: say(0, "%s", text), Pg: id}
+	base := &s.catalog.Types[s.baseOf(id)]
+	switch {
+	case base.Kind == 'e':
+		t.Kind, t.Values = Enum, s.enumValues(base)
+	case base.Kind == 'c':
+		t.Kind, t.Class, t.Fields = Object, base.Class, firstOfEachName(s.columnFields(base.Class))
+	case base.OID == oidInterval:
+		t.Kind, t.Fields = Object, intervalFields()
+	}
+	return t
+}
+
+// ownInput makes the input of a domain over a composite type or interval.
+func (s *Schema) ownInput(id catalog.TypeID, name string) *Type {
+	base := &s.catalog.Types[s.baseOf(id)]
+	if base.Kind == 'c' {
+		t := s.rowInput(base.Class, name, inputType)
+		t.Description, t.Pg = "An input for mutations affecting `"+strings.TrimSuffix(name, "Input")+"`", id
+		return t
+	}
+	return &Type{Name: name, Kind: Input, Pg: id, Inputs: intervalInputs()}
+}
+
 const (
 	boundText     = "The value at one end of a range. A range can either include this value, or not."
 	inclusiveText = "Whether or not the value of this bound is included in the range."
@@ -87,9 +115,9 @@ func (s *Schema) enumValues(t *catalog.Type) (values []EnumValue) {
 	seen := map[string]bool{}
 	for i := range int(t.Labels.N) {
 		label := s.catalog.Labels[int(t.Labels.From)+i]
-		name, _ := enumName(label)
+		name, _ := labelName(label)
 		for n := 2; seen[name]; n++ {
-			base, _ := enumName(label)
+			base, _ := labelName(label)
 			name = fmt.Sprintf("%s_%d", base, n)
 		}
 		seen[name] = true
@@ -101,10 +129,5 @@ func (s *Schema) enumValues(t *catalog.Type) (values []EnumValue) {
 // described is a field's text and the reason for its deprecation.
 func described(comment string) (text, deprecated string) {
 	tags, text := parseComment(comment)
-	if tags.has("deprecated") {
-		if deprecated = tags.all("deprecated"); deprecated == "" {
-			deprecated = "No longer supported"
-		}
-	}
-	return text, deprecated
+	return text, tags.deprecation()
 }

@@ -79,8 +79,8 @@ const (
 	procInput
 	procPayload
 
-	enumType // of PostgreSQL types
-	domainType
+	ownType // of PostgreSQL types: enums and domains
+	ownInput
 	rangeType
 	boundType
 	rangeInput

@@ -4,9 +4,18 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/leveehq/levee/internal/graphql/catalog"
 )
+
+// proc is a function that is shown.
+type proc struct {
+	id       catalog.ProcID
+	class    catalog.ClassID // it is a field of that class's type; 0: of none
+	query    bool            // it is a field of Query
+	mutation bool            // it is a field of Mutation
+}
 
 const oidRecord = 2249
 
@@ -14,25 +23,22 @@ const oidRecord = 2249
 func (b *builder) readProcs() error {
 	for i := range b.catalog.Procs {
 		id := catalog.ProcID(i)
-		if why := b.unfit(id); why != "" {
-			if why != "-" {
-				b.warn("%s is left out: %s", b.describeProc(id), why)
-			}
+		f := &b.catalog.Procs[i]
+		if f.Privileges&catalog.Execute == 0 || strings.HasPrefix(f.Name, "__") || b.makesRange(f) {
 			continue
 		}
-		f := &b.catalog.Procs[i]
-		tags, _ := parseComment(f.Comment)
-		p := proc{id: id, query: f.Volatility != 'v' && !tags.forbids("queryField")}
-		if c := b.firstRow(f); c != 0 && f.Volatility != 'v' && !tags.forbids("typeField") {
-			p.class = c
-			p.query = p.query && b.catalog.Classes[c].Kind == 'c' || tags.allows("queryField")
+		p := b.placeOf(id)
+		if p.class == 0 && !p.query && !p.mutation {
+			continue
+		}
+		if why := b.unfit(f); why != "" {
+			b.warn("%s is left out: %s", b.describeProc(id), why)
+			continue
 		}
 		b.procs = append(b.procs, p)
+		b.warnOfTags(id)
 	}
-	slices.SortStableFunc(b.procs, func(x, y proc) int {
-		a, z := &b.catalog.Procs[x.id], &b.catalog.Procs[y.id]
-		return cmp.Or(cmp.Compare(a.Schema, z.Schema), cmp.Compare(a.Name, z.Name))
-	})
+	b.sortProcs()
 	for i, p := range b.procs {
 		if p.class != 0 {
 			b.computed = append(b.computed, uint32(i))
@@ -42,36 +48,75 @@ func (b *builder) readProcs() error {
 	return nil
 }
 
+// placeOf says where the field of a function is: in Mutation if it changes something, in the type of the row that it takes
+// first, else in Query. A function of a composite type is in both of the latter.
+func (s *Schema) placeOf(id catalog.ProcID) proc {
+	f := &s.catalog.Procs[id]
+	tags, _ := parseComment(f.Comment)
+	changes := f.Volatility == 'v'
+	row := s.firstRow(f)
+	p := proc{id: id, mutation: matches("mutationField", changes, tags)}
+	if matches("typeField", !changes && row != 0, tags) {
+		p.class = row
+	}
+	p.query = matches("queryField", !changes && (row == 0 || s.catalog.Classes[row].Kind == 'c'), tags)
+	if f.Set && !changes {
+		p.query = p.query && matches("queryField:resource:connection", true, tags)
+		if !matches("typeField:resource:connection", true, tags) {
+			p.class = 0
+		}
+	}
+	return p
+}
+
+// makesRange is true for the functions that PostgreSQL makes with a range type.
+func (s *Schema) makesRange(f *catalog.Proc) bool {
+	t := &s.catalog.Types[f.Returns]
+	return t.Name == f.Name && (t.Kind == 'r' || t.Kind == 'm')
+}
+
+// warnOfTags names what tags ask of a function that there is not.
+func (b *builder) warnOfTags(id catalog.ProcID) {
+	tags, _ := parseComment(b.catalog.Procs[id].Comment)
+	for what, effect := range map[string]string{"proc:orderBy": "ordering by", "condition:proc:filterBy": "conditions on"} {
+		if matches(what, false, tags) && !matches("*", false, tags) {
+			b.warn("%s: there is no %s computed columns, so that part of @behavior has no effect", b.describeProc(id), effect)
+		}
+	}
+	if matches("queryField:resource:list", false, tags) {
+		b.warn("%s: there are no lists beside connections, so that part of @behavior has no effect", b.describeProc(id))
+	}
+}
+
 func (s *Schema) describeProc(id catalog.ProcID) string {
 	f := &s.catalog.Procs[id]
 	return "function " + s.catalog.Schemas[f.Schema] + "." + f.Name
 }
 
-// unfit says why a function cannot be shown; "-" where nobody would expect it.
-func (b *builder) unfit(id catalog.ProcID) string {
-	f := &b.catalog.Procs[id]
-	tags, _ := parseComment(f.Comment)
-	if f.Privileges&catalog.Execute == 0 || tags.forbids("*") || f.Volatility == 'v' && tags.forbids("mutationField") {
-		return "-"
-	}
+// unfit says why a function cannot be shown.
+func (s *Schema) unfit(f *catalog.Proc) string {
 	if f.Overloaded {
 		return "another function of its schema has the same name, and one field cannot be both"
 	}
 	for i := range int(f.Args.N) {
-		a := &b.catalog.Args[int(f.Args.From)+i]
+		a := &s.catalog.Args[int(f.Args.From)+i]
 		if a.Mode == 'v' {
 			return "it takes any number of arguments (VARIADIC)"
 		}
-		if _, ok := b.refOf(a.Type, false, a.Mode == 'i' || a.Mode == 'b'); !ok {
-			return fmt.Sprintf("its argument %d has the type %s, which has no form in GraphQL", i+1, b.catalog.Types[a.Type].Name)
+		if _, ok := s.refOf(a.Type, false, a.Mode == 'i' || a.Mode == 'b'); !ok {
+			return fmt.Sprintf("its argument %d has the type %s, which has no form in GraphQL", i+1, s.catalog.Types[a.Type].Name)
 		}
 	}
-	result := b.resultOf(f)
-	if result == ResultVoid && f.Returns != 0 {
-		return fmt.Sprintf("it returns %s, which has no form in GraphQL", b.catalog.Types[f.Returns].Name)
-	}
-	if result == ResultVoid && f.Volatility != 'v' {
+	result := s.resultOf(f)
+	switch {
+	case result == ResultVoid && f.Returns != 0 && s.catalog.Types[f.Returns].OID == oidRecord:
+		return "it returns records of unknown columns: declare them with OUT or TABLE"
+	case result == ResultVoid && f.Returns != 0:
+		return fmt.Sprintf("it returns %s, which has no form in GraphQL", s.catalog.Types[f.Returns].Name)
+	case result == ResultVoid && f.Volatility != 'v':
 		return "it returns nothing and changes nothing"
+	case result == ResultValues && isArray(&s.catalog.Types[s.baseOf(f.Returns)]):
+		return "it returns a set of arrays, and a list of lists has no form here"
 	}
 	return ""
 }
@@ -82,7 +127,7 @@ func (s *Schema) firstRow(f *catalog.Proc) catalog.ClassID {
 		return 0
 	}
 	a := s.catalog.Args[f.Args.From]
-	if a.Mode == 'i' && s.catalog.Types[a.Type].Kind == 'c' {
+	if (a.Mode == 'i' || a.Mode == 'b') && s.catalog.Types[a.Type].Kind == 'c' {
 		return s.catalog.Types[a.Type].Class
 	}
 	return 0
@@ -109,7 +154,14 @@ func (s *Schema) resultOf(f *catalog.Proc) Result {
 	if form == ResultVoid || !f.Set {
 		return form
 	}
-	return map[Result]Result{ResultRecord: ResultRecords, ResultRow: ResultRows, ResultValue: ResultValues}[form]
+	switch form {
+	case ResultRecord:
+		return ResultRecords
+	case ResultRow:
+		return ResultRows
+	default:
+		return ResultValues
+	}
 }
 
 // outs are the columns of a function's record.
@@ -122,7 +174,8 @@ func (s *Schema) outs(f *catalog.Proc) (out []catalog.Arg) {
 	return out
 }
 
-// procArgs are the inputs from the skip-th on. Those without default are required where NULL would have no result.
+// procArgs are the inputs from the skip-th on. Those without default are required where NULL would have no result. An argument
+// that has the name of one before it is numbered.
 func (s *Schema) procArgs(f *catalog.Proc, skip int) (args []InputValue) {
 	inputs := 0
 	for i := range int(f.Args.N) {
@@ -130,6 +183,7 @@ func (s *Schema) procArgs(f *catalog.Proc, skip int) (args []InputValue) {
 			inputs++
 		}
 	}
+	tags, _ := parseComment(f.Comment)
 	index := -1
 	for i := range int(f.Args.N) {
 		a := s.catalog.Args[int(f.Args.From)+i]
@@ -141,53 +195,24 @@ func (s *Schema) procArgs(f *catalog.Proc, skip int) (args []InputValue) {
 		}
 		name := a.Name
 		if name == "" {
-			name = fmt.Sprintf("arg%d", index)
+			name = fmt.Sprintf("arg%d", index-skip)
 		}
 		required := f.Strict && index < inputs-int(f.Defaults)
 		ref, _ := s.refOf(a.Type, required, true)
+		if s.takesPatch(a.Type, tags.get(fmt.Sprintf("arg%dvariant", i))) {
+			ref.Name = strings.TrimSuffix(ref.Name, "Input") + "Patch"
+		}
 		ref.NonNull = required
 		args = append(args, InputValue{Name: plain(camel(plain(name))), Type: ref, Bind: InputBind{Op: InProcArg, Index: uint16(index), Pg: a.Type}})
 	}
 	return args
 }
 
-// procField derives what query functions and computed columns have in common. The first skip arguments are not the client's.
-func (s *Schema) procField(p proc, skip int) Field {
-	f := &s.catalog.Procs[p.id]
-	text, deprecated := described(f.Comment)
-	out := Field{Description: text, Deprecated: deprecated, Args: s.procArgs(f, skip), Bind: Bind{Proc: p.id, Class: p.class, Result: s.resultOf(f), Pg: f.Returns}}
-	set := ""
-	switch out.Bind.Result {
-	case ResultRow:
-		out.Bind.Class = s.catalog.Types[f.Returns].Class
-		out.Type = Ref{Name: s.typeName(out.Bind.Class)}
-	case ResultRecord:
-		out.Type = Ref{Name: s.recordName(p.id)}
-	case ResultRows:
-		out.Bind.Class = s.catalog.Types[f.Returns].Class
-		set = s.typeName(out.Bind.Class)
-		out.Type = Ref{Name: set + "Connection"}
-	case ResultRecords:
-		set = s.recordName(p.id)
-		out.Type = Ref{Name: s.procTypeName(p.id) + "Connection"}
-	case ResultValues:
-		set = upperCamel(s.catalog.Types[f.Returns].Name)
-		out.Type = Ref{Name: s.procTypeName(p.id) + "Connection"}
-	default:
-		out.Type, _ = s.refOf(f.Returns, false, false)
-		out.Type.NonNull = false
-	}
-	if f.Set {
-		out.Args = append(out.Args, argFirst, argOffset, argAfter)
-		if out.Description == "" {
-			out.Description = say(2, "Reads and enables pagination through a set of `%s`.", set)
-		}
-	}
-	return out
+// takesPatch tells whether a tag asks for a row of which not every column is given.
+func (s *Schema) takesPatch(t catalog.TypeID, variant string) bool {
+	class := s.catalog.Types[t].Class
+	return variant == "patch" && class != 0 && s.classes[class].shown
 }
-
-func (s *Schema) procTypeName(p catalog.ProcID) string { return upperCamel(s.procName(p)) }
-func (s *Schema) recordName(p catalog.ProcID) string   { return s.procTypeName(p) + "Record" }
 
 // computedFields are the functions that take a row of the class.
 func (s *Schema) computedFields(c catalog.ClassID) (fields []Field) {
@@ -199,104 +224,8 @@ func (s *Schema) computedFields(c catalog.ClassID) (fields []Field) {
 		}
 		f := s.procField(p, 1)
 		f.Name, f.Bind.Op = s.computedName(p), OpComputed
-		f.Type.NonNull = s.catalog.Procs[p.id].Set
+		f.Type.NonNull = f.Type.NonNull || s.catalog.Procs[p.id].Set
 		fields = append(fields, f)
 	}
 	return fields
-}
-
-func (b *builder) nameProcTypes(give func(string, what, uint32, int, string)) {
-	for i, p := range b.procs {
-		f, who, name := &b.catalog.Procs[p.id], b.describeProc(p.id), b.procTypeName(p.id)
-		result := b.resultOf(f)
-		if result == ResultRecord || result == ResultRecords {
-			give(name+"Record", procRecord, uint32(i), 0, who)
-		}
-		if f.Volatility == 'v' {
-			give(name+"Payload", procPayload, uint32(i), 0, who)
-			give(name+"Input", procInput, uint32(i), 0, who)
-		} else if result == ResultRecords || result == ResultValues {
-			give(name+"Connection", procConnection, uint32(i), 0, who)
-			give(name+"Edge", procEdge, uint32(i), 0, who)
-		}
-	}
-}
-
-// deriveProc makes the types that belong to a function.
-func (s *Schema) deriveProc(e entry, name string) *Type {
-	p := s.procs[e.id]
-	f := &s.catalog.Procs[p.id]
-	of := &Type{Proc: p.id, HasProc: true}
-	bind := Bind{Proc: p.id, Result: s.resultOf(f), Pg: f.Returns}
-	item, _ := s.refOf(f.Returns, false, false)
-	if bind.Result == ResultRecords {
-		item = Ref{Name: s.recordName(p.id)}
-	}
-	switch e.kind {
-	case procConnection:
-		return connection(name, s.procTypeName(p.id)+"Edge", item, of, bind)
-	case procEdge:
-		return edge(name, item, of, bind)
-	case procRecord:
-		return s.record(f, name, of)
-	case procInput:
-		inputs := append([]InputValue{inputMutationID}, s.procArgs(f, 0)...)
-		return &Type{Name: name, Kind: Input, Proc: p.id, HasProc: true, Inputs: inputs, Description: say(0, "All input for the `%s` mutation.", camel(s.procName(p.id)))}
-	default:
-		return s.procPayloadType(p, name, bind)
-	}
-}
-
-func (s *Schema) record(f *catalog.Proc, name string, of *Type) *Type {
-	t := &Type{Name: name, Kind: Object, Proc: of.Proc, HasProc: true}
-	for i, a := range s.outs(f) {
-		if a.Name == "" {
-			a.Name = fmt.Sprintf("column%d", i+1)
-		}
-		ref, _ := s.refOf(a.Type, false, false)
-		ref.NonNull = false
-		t.Fields = append(t.Fields, Field{Name: camel(plain(a.Name)), Type: ref, Bind: Bind{Op: OpRecordField, Proc: of.Proc, Index: uint16(i), Pg: a.Type}})
-	}
-	t.Fields = firstOfEachName(t.Fields)
-	return t
-}
-
-func (s *Schema) procPayloadType(p proc, name string, bind Bind) *Type {
-	t := &Type{Name: name, Kind: Object, Proc: p.id, HasProc: true, Fields: []Field{payloadMutationID},
-		Description: say(0, "The output of our `%s` mutation.", camel(s.procName(p.id)))}
-	result := s.procField(p, 0)
-	result.Bind.Op, result.Name, result.Description, result.Args = OpPayloadResult, "result", "", nil
-	tags, _ := parseComment(s.catalog.Procs[p.id].Comment)
-	if own := tags.get("resultFieldName"); own != "" {
-		result.Name = own
-	}
-	switch bind.Result {
-	case ResultRows:
-		result.Type = Ref{Name: s.typeName(result.Bind.Class), List: true}
-	case ResultRecords:
-		result.Type = Ref{Name: s.recordName(p.id), List: true}
-	case ResultValues:
-		item, _ := s.refOf(bind.Pg, false, false)
-		result.Type = Ref{Name: item.Name, List: true}
-	}
-	if bind.Result != ResultVoid {
-		t.Fields = append(t.Fields, result)
-	}
-	t.Fields = append(t.Fields, payloadQuery)
-	if bind.Result == ResultRow {
-		if edge, ok := s.payloadEdge(result.Bind.Class); ok {
-			t.Fields = append(t.Fields, edge)
-		}
-	}
-	return t
-}
-
-func (s *Schema) procMutationField(e entry) Field {
-	p := s.procs[e.id]
-	f := &s.catalog.Procs[p.id]
-	text, deprecated := described(f.Comment)
-	name := s.procTypeName(p.id)
-	b := s.procField(p, 0).Bind
-	b.Op = OpProcMutation
-	return Field{Name: camel(s.procName(p.id)), Description: text, Deprecated: deprecated, Type: Ref{Name: name + "Payload"}, Args: inputArg(name + "Input"), Bind: b}
 }

@@ -25,18 +25,18 @@ func (s *Schema) queryField(e entry) Field {
 		return f
 	}
 	c := catalog.ClassID(e.id)
-	row := s.typeName(c)
+	row, deprecated := s.typeName(c), s.classTags(c).deprecation()
 	switch e.kind {
 	case byKey:
 		k := s.Keys(c)[e.sub]
-		return Field{Name: camel(s.keyName(k)), Description: say(2, "Get a single `%s`.", row), Type: Ref{Name: row}, Args: s.keyInputs(k, false), Bind: Bind{Op: OpByKey, Class: c, Key: k}}
+		return Field{Name: camel(s.keyName(k)), Description: say(2, "Get a single `%s`.", row), Deprecated: deprecated, Type: Ref{Name: row}, Args: s.keyInputs(k, false), Bind: Bind{Op: OpByKey, Class: c, Key: k}}
 	case byNodeID:
-		return Field{Name: camel(s.tableName(c)), Description: say(2, "Reads a single `%s` using its globally unique `ID`.", row), Type: Ref{Name: row},
+		return Field{Name: camel(s.tableName(c)), Description: say(2, "Reads a single `%s` using its globally unique `ID`.", row), Deprecated: deprecated, Type: Ref{Name: row},
 			Args: []InputValue{{Name: "id", Description: say(4, "The globally unique `ID` to be used in selecting a single `%s`.", row),
 				Type: Ref{Name: "ID", NonNull: true}, Bind: InputBind{Op: InNodeID}}},
 			Bind: Bind{Op: OpByNodeID, Class: c}}
 	default:
 		return Field{Name: camel("all-" + plural(s.tableName(c))), Description: say(2, "Reads and enables pagination through a set of `%s`.", row),
-			Type: Ref{Name: row + "Connection"}, Args: s.connectionArgs(c), Bind: Bind{Op: OpAll, Class: c}}
+			Deprecated: deprecated, Type: Ref{Name: row + "Connection"}, Args: s.connectionArgs(c, "query"), Bind: Bind{Op: OpAll, Class: c}}
 	}
 }

@@ -16,11 +16,11 @@ func nodeIDField(c catalog.ClassID) Field {
 func (s *Schema) row(c catalog.ClassID, name string) *Type {
 	k := &s.catalog.Classes[c]
 	_, text := parseComment(k.Comment)
-	t := &Type{Name: name, Kind: Object, Class: c, Description: text, Pg: k.Type}
-	if k.Kind == 'c' && text == "" {
-		_, t.Description = parseComment(s.catalog.Types[k.Type].Comment)
+	if k.Type != 0 && (k.Kind == 'c' || s.catalog.Types[k.Type].Comment != "") {
+		_, text = parseComment(s.catalog.Types[k.Type].Comment)
 	}
-	if _, node := s.NodeKey(c); node && s.classes[c].shown {
+	t := &Type{Name: name, Kind: Object, Class: c, Description: text, Pg: k.Type}
+	if s.isNode(c) {
 		t.Implements = []string{"Node"}
 		t.Fields = append(t.Fields, nodeIDField(c))
 	}
@@ -31,6 +31,9 @@ func (s *Schema) row(c catalog.ClassID, name string) *Type {
 		t.Fields = append(t.Fields, s.backwardFields(c)...)
 	}
 	t.Fields = firstOfEachName(t.Fields)
+	if len(t.Fields) == 0 {
+		return nil
+	}
 	return t
 }
 
@@ -43,29 +46,64 @@ func firstOfEachName(fields []Field) []Field {
 	})
 }
 
-// columnsOf walks the columns that are for use, with their tags and text.
-func (s *Schema) columnsOf(c catalog.ClassID, with catalog.ColumnFlags, unless string, each func(id catalog.ColumnID, column *catalog.Column, tags tags, text string)) {
+// columnsOf walks the columns that what does not forbid. What only search engines read is not for clients unless a tag says so.
+func (s *Schema) columnsOf(c catalog.ClassID, what string, each func(id catalog.ColumnID, column *catalog.Column, tags tags, text string)) {
 	k := &s.catalog.Classes[c]
 	for i := range uint32(k.Columns.N) {
 		id := catalog.ColumnID(k.Columns.From + i)
 		column := &s.catalog.Columns[id]
-		tags, text := parseComment(s.catalog.Comment(column.Comment))
-		if k.Kind != 'c' && s.classes[c].shown && column.Flags&with != with || tags.forbids(unless) {
-			continue
+		var own, ofType tags
+		var text string
+		if column.Comment != 0 {
+			own, text = parseComment(s.catalog.Comment(column.Comment))
 		}
-		each(id, column, tags, text)
+		if typ := &s.catalog.Types[column.Type]; typ.Comment != "" {
+			ofType, _ = parseComment(typ.Comment)
+		}
+		if matches(what, s.byDefault(c, column, own, what), ofType, own) {
+			each(id, column, own, text)
+		}
 	}
 }
 
+// byDefault tells whether a column has what without a tag: by grants, and for conditions and orderings by its type, and by
+// being in an index, so that using it costs no more than reading a part of the table. A class that nobody may read is the
+// result of functions only: all of it is for them.
+func (s *Schema) byDefault(c catalog.ClassID, column *catalog.Column, own tags, what string) bool {
+	k := &s.class(c).Kind
+	if *k == 'c' {
+		return true
+	}
+	base := s.catalog.Types[s.baseOf(column.Type)].OID
+	if base == oidTSVector || base == oidTSQuery {
+		return false
+	}
+	readable := column.Flags&catalog.CanSelect != 0 || !s.classes[c].readable
+	indexed := column.Flags&catalog.Indexed != 0 || !s.hasIndexes(c) || own.has("isIndexed")
+	switch what {
+	case "attribute:select":
+		return readable
+	case "attribute:insert":
+		return column.Flags&catalog.CanInsert != 0 && column.Flags&catalog.IdentityAlways == 0
+	case "attribute:update":
+		return column.Flags&catalog.CanUpdate != 0 && column.Flags&catalog.IdentityAlways == 0
+	case "condition:attribute:filterBy":
+		return readable && indexed && s.comparable(column.Type)
+	default:
+		return readable && indexed && s.sortable(column.Type)
+	}
+}
+
+func (s *Schema) class(c catalog.ClassID) *catalog.Class { return &s.catalog.Classes[c] }
+
 func (s *Schema) columnFields(c catalog.ClassID) (fields []Field) {
-	s.columnsOf(c, catalog.CanSelect, "select", func(id catalog.ColumnID, column *catalog.Column, tags tags, text string) {
+	s.columnsOf(c, "attribute:select", func(id catalog.ColumnID, column *catalog.Column, tags tags, text string) {
 		notNull := column.Flags&catalog.NotNull != 0 || tags.has("notNull") || s.inVirtualPrimaryKey(c, id)
 		ref, ok := s.refOf(column.Type, notNull, false)
 		if !ok {
 			return
 		}
-		_, deprecated := described(s.catalog.Comment(column.Comment))
-		fields = append(fields, Field{Name: camel(s.columnName(id)), Description: text, Deprecated: deprecated, Type: ref,
+		fields = append(fields, Field{Name: camel(s.columnName(id)), Description: text, Deprecated: tags.deprecation(), Type: ref,
 			Bind: Bind{Op: OpColumn, Class: c, Column: id, Pg: column.Type}})
 	})
 	return fields
@@ -81,58 +119,6 @@ func (s *Schema) inVirtualPrimaryKey(c catalog.ClassID, id catalog.ColumnID) boo
 	return false
 }
 
-// relationsOf is the part of list that belongs to class c.
-func relationsOf(list []relation, c catalog.ClassID) []relation {
-	from, _ := slices.BinarySearchFunc(list, c, func(r relation, c catalog.ClassID) int { return int(r.of) - int(c) })
-	to := from
-	for to < len(list) && list[to].of == c {
-		to++
-	}
-	return list[from:to]
-}
-
-func (s *Schema) forwardFields(c catalog.ClassID) (fields []Field) {
-	for _, r := range relationsOf(s.forward, c) {
-		k := s.foreignKey(r.id)
-		tags := s.relationTags(r.id)
-		if tags.forbids("singularRelation") || tags.forbids("single") {
-			continue
-		}
-		foreign := s.typeName(k.Foreign)
-		text := say(2, "Reads a single `%s` that is related to this `%s`.", foreign, s.typeName(c))
-		if own := tags.get("forwardDescription"); own != "" {
-			text = own
-		}
-		fields = append(fields, Field{Name: s.forwardName(r.id, k), Description: text, Deprecated: tags.all("deprecated"), Type: Ref{Name: foreign},
-			Bind: Bind{Op: OpForward, Class: c, ForeignKey: k}})
-	}
-	return fields
-}
-
-func (s *Schema) backwardFields(c catalog.ClassID) (fields []Field) {
-	for _, r := range relationsOf(s.backward, c) {
-		k := s.foreignKey(r.id)
-		tags := s.relationTags(r.id)
-		if tags.forbids("manyRelation") || tags.forbids("connection") && !k.Unique {
-			continue
-		}
-		f := Field{Name: s.backwardName(r.id, k), Deprecated: tags.all("deprecated"), Bind: Bind{Op: OpBackward, Class: c, ForeignKey: k}}
-		other := s.typeName(k.Class)
-		if k.Unique {
-			f.Bind.Op, f.Type = OpBackwardOne, Ref{Name: other}
-			f.Description = say(2, "Reads a single `%s` that is related to this `%s`.", other, s.typeName(c))
-		} else {
-			f.Type, f.Args = Ref{Name: other + "Connection", NonNull: true}, s.connectionArgs(k.Class)
-			f.Description = say(2, "Reads and enables pagination through a set of `%s`.", other)
-		}
-		if own := tags.get("backwardDescription"); own != "" {
-			f.Description = own
-		}
-		fields = append(fields, f)
-	}
-	return fields
-}
-
 // Arguments of connections.
 var (
 	argFirst  = InputValue{Name: "first", Description: "Only read the first `n` values of the set.", Type: Ref{Name: "Int"}, Bind: InputBind{Op: InFirst}}
@@ -143,39 +129,32 @@ var (
 	argAfter  = InputValue{Name: "after", Description: "Read all values in the set after (below) this cursor.", Type: Ref{Name: "Cursor"}, Bind: InputBind{Op: InAfter}}
 )
 
-func (s *Schema) connectionArgs(c catalog.ClassID) []InputValue {
+// connectionArgs are those of a connection of a class's rows in a place: query, manyRelation.
+func (s *Schema) connectionArgs(c catalog.ClassID, place string) []InputValue {
 	args := []InputValue{argFirst, argLast, argOffset, argBefore, argAfter}
-	name := s.typeName(c)
-	if s.hasCondition(c) {
+	name, tags := s.typeName(c), s.classTags(c)
+	if matches(place+":resource:connection:filter", true, tags) && len(s.conditionInputs(c)) > 0 {
 		args = append(args, InputValue{Name: "condition", Description: "A condition to be used in determining which values should be returned by the collection.",
 			Type: Ref{Name: name + "Condition"}, Bind: InputBind{Op: InCondition}})
+	}
+	if !matches("order", true, tags) {
+		return args
 	}
 	return append(args, s.orderByArg(c, Ref{Name: name + "OrderBy", List: true, ItemNonNull: true}))
 }
 
 func (s *Schema) orderByArg(c catalog.ClassID, ref Ref) InputValue {
 	order := "[NATURAL]"
-	if _, ok := s.NodeKey(c); ok {
+	if s.hasPrimary(c) {
 		order = "[PRIMARY_KEY_ASC]"
 	}
 	return InputValue{Name: "orderBy", Description: say(4, "The method to use when ordering `%s`.", s.typeName(c)), Type: ref, Default: order, Bind: InputBind{Op: InOrderBy}}
 }
 
-// filterable tells whether conditions and orderings have the column: it is in an index, so that using it costs no more than
-// reading a part of the table. Views have none, and PostgreSQL may use those below.
-func (s *Schema) filterable(c catalog.ClassID, column *catalog.Column, tags tags, what string) bool {
-	if tags.allows(what) {
-		return true
-	}
-	return column.Flags&catalog.Indexed != 0 || s.catalog.Classes[c].Kind == 'v'
-}
-
-func (s *Schema) hasCondition(c catalog.ClassID) bool { return len(s.conditionInputs(c)) > 0 }
-
 func (s *Schema) conditionInputs(c catalog.ClassID) (inputs []InputValue) {
-	s.columnsOf(c, catalog.CanSelect, "filterBy", func(id catalog.ColumnID, column *catalog.Column, tags tags, text string) {
+	s.columnsOf(c, "condition:attribute:filterBy", func(id catalog.ColumnID, column *catalog.Column, _ tags, _ string) {
 		ref, ok := s.refOf(column.Type, false, true)
-		if !ok || !s.filterable(c, column, tags, "filterBy") || !s.comparable(column.Type) {
+		if !ok {
 			return
 		}
 		ref.NonNull = false
@@ -184,12 +163,6 @@ func (s *Schema) conditionInputs(c catalog.ClassID) (inputs []InputValue) {
 			Bind: InputBind{Op: InColumn, Column: id, Pg: column.Type}})
 	})
 	return inputs
-}
-
-// comparable leaves out what has no equality: json.
-func (s *Schema) comparable(t catalog.TypeID) bool {
-	base := &s.catalog.Types[s.baseOf(t)]
-	return base.OID != 114
 }
 
 func (s *Schema) condition(c catalog.ClassID, name string) *Type {
@@ -204,15 +177,15 @@ func (s *Schema) condition(c catalog.ClassID, name string) *Type {
 func (s *Schema) orderBy(c catalog.ClassID, name string) *Type {
 	t := &Type{Name: name, Kind: Enum, Class: c, Description: say(0, "Methods to use when ordering `%s`.", s.typeName(c))}
 	t.Values = append(t.Values, EnumValue{Name: "NATURAL"})
-	if _, ok := s.NodeKey(c); ok {
+	if s.hasPrimary(c) {
 		t.Values = append(t.Values, EnumValue{Name: "PRIMARY_KEY_ASC", Order: Order{Kind: OrderPrimaryKey}}, EnumValue{Name: "PRIMARY_KEY_DESC", Order: Order{Kind: OrderPrimaryKey, Desc: true}})
 	}
-	s.columnsOf(c, catalog.CanSelect, "orderBy", func(id catalog.ColumnID, column *catalog.Column, tags tags, _ string) {
-		if _, ok := s.refOf(column.Type, false, false); !ok || !s.filterable(c, column, tags, "orderBy") || !s.comparable(column.Type) {
+	s.columnsOf(c, "attribute:orderBy", func(id catalog.ColumnID, column *catalog.Column, _ tags, _ string) {
+		if _, ok := s.refOf(column.Type, false, false); !ok {
 			return
 		}
-		base := constant(s.columnName(id))
-		t.Values = append(t.Values, EnumValue{Name: base + "_ASC", Order: Order{Kind: OrderByColumn, Column: id}}, EnumValue{Name: base + "_DESC", Order: Order{Kind: OrderByColumn, Column: id, Desc: true}})
+		name := s.columnName(id)
+		t.Values = append(t.Values, EnumValue{Name: constant(name + "_asc"), Order: Order{Kind: OrderByColumn, Column: id}}, EnumValue{Name: constant(name + "_desc"), Order: Order{Kind: OrderByColumn, Column: id, Desc: true}})
 	})
 	return t
 }

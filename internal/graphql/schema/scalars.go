@@ -1,15 +1,25 @@
 package schema
 
-import "github.com/leveehq/levee/internal/graphql/catalog"
+import (
+	"strings"
+
+	"github.com/leveehq/levee/internal/graphql/catalog"
+)
 
 // scalarOf says which scalar stands for a built-in type, by object id (pg_type.dat). All others are String.
 var scalarOf = map[uint32]string{
 	16: "Boolean", 17: "Base64EncodedBinary", 20: "BigInt", 21: "Int", 23: "Int", 114: "JSON", 3802: "JSON", 700: "Float", 701: "Float", 790: "Float", 1700: "BigFloat",
 	1082: "Date", 1083: "Time", 1266: "Time", 1114: "Datetime", 1184: "Datetime", 869: "InternetAddress", 650: "CidrAddress", 829: "MacAddress", 774: "MacAddress8",
-	1560: "BitString", 1562: "BitString", 2950: "UUID",
+	1560: "BitString", 1562: "BitString", 2950: "UUID", 142: "XML", 4072: "JSONPath", 3614: "TSVector", 3615: "TSQuery", 26: "Oid",
+	24: "RegProc", 2202: "RegProcedure", 2203: "RegOper", 2204: "RegOperator", 2205: "RegClass", 2206: "RegType", 4096: "RegRole", 4089: "RegNamespace",
+	3734: "RegConfig", 3769: "RegDictionary", 18: "String", 19: "String", 25: "String", 1042: "String", 1043: "String",
 }
 
-const oidInterval = 1186
+const (
+	oidInterval = 1186
+	oidTSVector = 3614
+	oidTSQuery  = 3615
+)
 
 var scalarText = map[string]string{
 	"BigInt":              "A signed eight-byte integer. The upper big integer values are greater than the\nmax value for a JavaScript number. Therefore all big integers will be output as\nstrings and not numbers.",
@@ -27,6 +37,22 @@ var scalarText = map[string]string{
 	"MacAddress8":         "An 8-byte MAC address.",
 	"Base64EncodedBinary": "Binary data encoded using Base64",
 	"BitString":           "A string representing a series of binary bits",
+	"XML":                 "An XML document",
+	"JSONPath":            "A string representing an SQL/JSONPath expression",
+	"TSVector":            "A PostgreSQL full-text search document (`tsvector`). See https://www.postgresql.org/docs/current/datatype-textsearch.html",
+	"TSQuery":             "A PostgreSQL full-text search query (`tsquery`). See https://www.postgresql.org/docs/current/datatype-textsearch.html",
+	"LTree":               "Represents an `ltree` hierarchical label tree as outlined in https://www.postgresql.org/docs/current/ltree.html",
+	"Oid":                 "PostgreSQL identifier for a database entity",
+	"RegProc":             "A builtin object identifier type for a function name",
+	"RegProcedure":        "A builtin object identifier type for a function with argument types",
+	"RegOper":             "A builtin object identifier type for an operator",
+	"RegOperator":         "A builtin object identifier type for an operator with argument types",
+	"RegClass":            "A builtin object identifier type for a relation name",
+	"RegType":             "A builtin object identifier type for a data type name",
+	"RegRole":             "A builtin object identifier type for a role name",
+	"RegNamespace":        "A builtin object identifier type for a namespace name",
+	"RegConfig":           "A builtin object identifier type for a text search configuration",
+	"RegDictionary":       "A builtin object identifier type for a text search dictionary",
 	"Int":                 "The `Int` scalar type represents non-fractional signed whole numeric values. Int can represent values between -(2^31) and 2^31 - 1.",
 	"Float":               "The `Float` scalar type represents signed double-precision fractional values as specified by [IEEE 754](https://en.wikipedia.org/wiki/IEEE_floating_point).",
 	"String":              "The `String` scalar type represents textual data, represented as UTF-8 character sequences. The String type is most often used by GraphQL to represent free-form human-readable text.",
@@ -44,38 +70,44 @@ func (s *Schema) baseOf(t catalog.TypeID) catalog.TypeID {
 
 func isArray(t *catalog.Type) bool { return t.Category == 'A' && t.Element != 0 }
 
-// isOwnScalar tells whether a domain has a scalar of its own: it does where what it is over is one.
-func (s *Schema) isOwnScalar(t catalog.TypeID) bool {
-	base := &s.catalog.Types[s.baseOf(t)]
-	return !isArray(base) && (base.Kind == 'b' && base.OID != oidInterval)
+// hasOwnType tells whether a type has a GraphQL type of its own name: enums have, and domains over what is no range or array.
+func (s *Schema) hasOwnType(t catalog.TypeID) bool {
+	typ, base := &s.catalog.Types[t], &s.catalog.Types[s.baseOf(t)]
+	switch {
+	case typ.Kind == 'e':
+		return true
+	case typ.Kind != 'd' || isArray(base):
+		return false
+	case base.Kind == 'c':
+		return s.TypeOfClass(base.Class) != ""
+	default:
+		return base.Kind == 'b' || base.Kind == 'e'
+	}
 }
 
 // leafName is the GraphQL name of a type that is no array; ok is false if it cannot be represented.
 func (s *Schema) leafName(t catalog.TypeID, input bool) (name string, ok bool) {
-	if s.catalog.Types[t].Kind == 'd' && s.isOwnScalar(t) {
-		return s.typeOwnName(t), true
-	}
-	t = s.baseOf(t)
-	typ := &s.catalog.Types[t]
-	switch typ.Kind {
-	case 'e':
-		return s.typeOwnName(t), true
-	case 'c':
+	typ := &s.catalog.Types[s.baseOf(t)]
+	switch own := s.hasOwnType(t); {
+	case typ.Kind == 'e', own && typ.Kind == 'b' && typ.OID != oidInterval:
+		return s.typeOwnName(s.ownOf(t)), true
+	case own:
+		name = s.typeOwnName(t)
+	case typ.Kind == 'c':
 		if name = s.TypeOfClass(typ.Class); name == "" {
 			return "", false
 		}
-	case 'r':
+	case typ.Kind == 'r':
 		if name, ok = s.leafName(typ.Element, false); !ok {
 			return "", false
 		}
 		name += "Range"
-	case 'b', 'm':
-		if typ.OID != oidInterval {
-			return s.scalarName(typ), true
-		}
-		name = "Interval"
-	default:
+	case typ.Kind != 'b' && typ.Kind != 'm':
 		return "", false
+	case typ.OID != oidInterval:
+		return s.scalarName(typ), true
+	default:
+		name = "Interval"
 	}
 	if input {
 		name += "Input"
@@ -83,14 +115,46 @@ func (s *Schema) leafName(t catalog.TypeID, input bool) (name string, ok bool) {
 	return name, true
 }
 
+// ownOf is t if that has a type of its own name, else what it is over.
+func (s *Schema) ownOf(t catalog.TypeID) catalog.TypeID {
+	if s.hasOwnType(t) {
+		return t
+	}
+	return s.baseOf(t)
+}
+
+// scalarName is String for what nobody has thought of: PostgreSQL can write and read any type as text.
 func (s *Schema) scalarName(t *catalog.Type) string {
 	if t.Extension && t.Name == "hstore" {
 		return "KeyValueHash"
+	}
+	if t.Extension && t.Name == "ltree" {
+		return "LTree"
 	}
 	if name, ok := scalarOf[t.OID]; ok {
 		return name
 	}
 	return "String"
+}
+
+// comparable leaves out what has no equality, or none that anyone would ask for.
+func (s *Schema) comparable(t catalog.TypeID) bool {
+	typ := &s.catalog.Types[s.baseOf(t)]
+	if typ.Kind == 'e' || typ.Extension && (typ.Name == "citext" || typ.Name == "ltree") {
+		return true
+	}
+	switch scalarOf[typ.OID] {
+	case "", "Base64EncodedBinary", "JSON", "JSONPath", "XML":
+		return typ.OID == oidInterval
+	}
+	return typ.Kind == 'b' && !isArray(typ)
+}
+
+// sortable leaves out what has no order that means anything.
+func (s *Schema) sortable(t catalog.TypeID) bool {
+	typ := &s.catalog.Types[s.baseOf(t)]
+	name := scalarOf[typ.OID]
+	return typ.Kind != 'e' && name != "BitString" && !strings.HasPrefix(name, "Reg") && s.comparable(t)
 }
 
 // refOf is the reference to a PostgreSQL type.
@@ -101,6 +165,8 @@ func (s *Schema) refOf(t catalog.TypeID, notNull, input bool) (r Ref, ok bool) {
 	if base := &s.catalog.Types[s.baseOf(t)]; isArray(base) {
 		r.Name, ok = s.leafName(base.Element, input)
 		r.List, r.NonNull = true, notNull
+		element := &s.catalog.Types[base.Element]
+		r.ItemNonNull = !input && element.Kind == 'd' && element.NotNull
 		return r, ok && !isArray(&s.catalog.Types[s.baseOf(base.Element)])
 	}
 	r.Name, ok = s.leafName(t, input)

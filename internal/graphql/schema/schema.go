@@ -2,6 +2,7 @@ package schema
 
 import (
 	"iter"
+	"slices"
 	"unsafe"
 
 	"github.com/leveehq/levee/internal/graphql/catalog"
@@ -10,13 +11,14 @@ import (
 // Schema derives types from a catalog. It is immutable and safe for concurrent use.
 type Schema struct {
 	catalog  *catalog.Catalog
-	classes  []class      // by ClassID
-	order    []uint32     // of the shown classes: those of few columns first, then by name
-	virtual  []ForeignKey // made by tags; relations above the catalog's foreign keys
-	forward  []relation   // by class, in the order of their names
-	backward []relation   // by foreign class, in the order of the referring tables
-	procs    []proc       // the shown ones, by name
-	computed []uint32     // of procs: those that are fields of a class, in order of it
+	classes  []class                   // by ClassID
+	order    []uint32                  // of the shown classes: those of few columns first, then by name
+	virtual  []virtualRelation         // relations above the catalog's foreign keys
+	forward  []relation                // by class, in the order of their names
+	backward []relation                // by foreign class, in the order of the referring tables
+	procs    []proc                    // the shown ones, in the order of the SDL
+	computed []uint32                  // of procs: those that are fields of a class, in order of it
+	renamed  map[catalog.TypeID]string // types whose own names were taken
 	types    index
 	queries  index
 	changes  index
@@ -28,7 +30,7 @@ type Schema struct {
 func New(c *catalog.Catalog) (*Schema, error) {
 	s := &Schema{catalog: c}
 	b := &builder{Schema: s}
-	for _, step := range []func() error{b.readClasses, b.readRelations, b.readProcs, b.nameTypes, b.nameRoots} {
+	for _, step := range []func() error{b.readClasses, b.readKeys, b.readRelations, b.readProcs, b.nameTypes, b.nameRoots} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -184,22 +186,58 @@ func (s *Schema) TypeOfClass(c catalog.ClassID) string {
 
 // NodeKey is the key that node ids and the ordering PRIMARY_KEY are made of; ok is false if the class has none.
 func (s *Schema) NodeKey(c catalog.ClassID) (key Key, ok bool) {
-	keys := s.Keys(c)
-	if len(keys) == 0 || !keys[0].Primary {
+	if !s.hasPrimary(c) {
 		return Key{}, false
 	}
-	return keys[0], true
+	return s.Keys(c)[0], true
+}
+
+func (s *Schema) hasPrimary(c catalog.ClassID) bool {
+	k := &s.catalog.Classes[c]
+	if k.Keys.N > 0 && s.catalog.Keys[k.Keys.From].Primary {
+		return true
+	}
+	return slices.ContainsFunc(s.classes[c].keys, func(v virtualUnique) bool { return v.Primary })
 }
 
 // Keys are the unique keys of a class, those of smart tags included; the primary one is the first.
 func (s *Schema) Keys(c catalog.ClassID) []Key {
 	class := s.catalog.Classes[c]
-	var keys []Key
+	keys := make([]Key, 0, int(class.Keys.N)+len(s.classes[c].keys))
 	for i := range uint32(class.Keys.N) {
 		k := s.catalog.Keys[class.Keys.From+i]
 		keys = append(keys, Key{Class: c, Columns: s.columnsAt(c, k.Numbers), Primary: k.Primary})
 	}
-	return append(keys, s.classes[c].keys...)
+	for _, v := range s.classes[c].keys {
+		keys = append(keys, v.Key)
+	}
+	for i, k := range keys {
+		if k.Primary {
+			copy(keys[1:i+1], keys[:i])
+			keys[0] = k
+			break
+		}
+	}
+	return keys
+}
+
+// keyTags are those of the i-th of Keys.
+func (s *Schema) keyTags(c catalog.ClassID, i int) tags {
+	class := &s.catalog.Classes[c]
+	first := int(class.Keys.N) // of those that tags made
+	if at := slices.IndexFunc(s.classes[c].keys, func(v virtualUnique) bool { return v.Primary }); at >= 0 && (first == 0 || !s.catalog.Keys[class.Keys.From].Primary) {
+		switch { // which the primary one has left
+		case i == 0:
+			return s.classes[c].keys[at].tags
+		case i <= first+at:
+			i--
+		}
+	}
+	if i >= first {
+		return s.classes[c].keys[i-first].tags
+	}
+	t, _ := parseComment(s.catalog.Keys[int(class.Keys.From)+i].Comment)
+	return t
 }
 
 // columnsAt turns attnums into columns.
@@ -230,11 +268,14 @@ func (s *Schema) Size() int64 {
 	for i := range s.classes {
 		n += sizeOf(s.classes[i].keys) + int64(len(s.classes[i].name)+7)&^7
 		for _, k := range s.classes[i].keys {
-			n += sizeOf(k.Columns)
+			n += sizeOf(k.Columns) + k.tags.size()
 		}
 	}
 	for _, k := range s.virtual {
-		n += sizeOf(k.Columns) + sizeOf(k.ForeignColumns)
+		n += sizeOf(k.Columns) + sizeOf(k.ForeignColumns) + k.tags.size()
+	}
+	for _, name := range s.renamed {
+		n += 2*int64(unsafe.Sizeof(name)) + int64(len(name))
 	}
 	return n
 }

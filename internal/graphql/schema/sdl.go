@@ -128,8 +128,10 @@ func deprecation(reason string) string {
 
 func quoted(s string) string {
 	b, _ := json.Marshal(s) // a string always has JSON
-	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(b))
+	return unescape.Replace(string(b))
 }
+
+var unescape = strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&")
 
 // description writes a block string: on one line up to 70 characters, as the reference implementation does.
 func (p *printer) description(text, indent string, first bool) {
@@ -139,8 +141,29 @@ func (p *printer) description(text, indent string, first bool) {
 	if indent != "" && !first {
 		p.put("\n")
 	}
-	block := blockString(text)
+	block := quoted(text)
+	if isBlock(text) {
+		block = blockString(text)
+	}
 	p.put(indent, strings.ReplaceAll(block, "\n", "\n"+indent), "\n")
+}
+
+// isBlock tells whether reading text as a block string gives it back: such strings lose empty lines around them, and what
+// all lines are indented by.
+func isBlock(text string) bool {
+	if text == "" {
+		return true
+	}
+	common, lines := true, strings.Split(text, "\n")
+	for _, line := range lines {
+		bare := strings.TrimLeft(line, " \t")
+		common = common && (bare == "" || bare != line)
+		if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\t' }) {
+			return false
+		}
+	}
+	first, last := strings.TrimLeft(lines[0], " \t"), strings.TrimLeft(lines[len(lines)-1], " \t")
+	return first != "" && last != "" && (!common || len(lines) == 1)
 }
 
 func blockString(text string) string {

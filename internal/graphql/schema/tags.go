@@ -1,44 +1,78 @@
 package schema
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // tags are what a comment says in lines that begin with @, before its text.
 type tags []tag
 
-type tag struct{ name, value string }
-
-// parseComment splits a comment into its tags and its text. A tag's line may go on: a backslash at its end joins the next.
-func parseComment(comment string) (tags, string) {
-	if !strings.HasPrefix(strings.TrimLeft(comment, "\n "), "@") {
-		return nil, strings.TrimSpace(comment)
-	}
-	var out tags
-	rest := strings.TrimLeft(comment, "\n ")
-	for strings.HasPrefix(rest, "@") {
-		line, after, _ := strings.Cut(rest, "\n")
-		for strings.HasSuffix(line, `\`) && after != "" {
-			var more string
-			more, after, _ = strings.Cut(after, "\n")
-			line = strings.TrimSuffix(line, `\`) + "\n" + more
-		}
-		name, value, _ := strings.Cut(line[1:], " ")
-		out = append(out, tag{name, strings.TrimSpace(value)})
-		rest = after
-	}
-	return out, strings.TrimSpace(rest)
+// tag is one such line. A tag without a value is bare.
+type tag struct {
+	name, value string
+	bare        bool
 }
 
-// get returns the value of the last tag of that name, "" if there is none.
+// parseComment splits a comment into its tags and its text. The first line that is no tag begins the text, and the text keeps
+// its line breaks and spaces: it may be Markdown.
+func parseComment(comment string) (out tags, text string) {
+	if comment == "" {
+		return nil, ""
+	}
+	rest := strings.ReplaceAll(comment, "\r\n", "\n")
+	before := ""
+	if after, ok := strings.CutPrefix(rest, "\n"); ok {
+		before, rest = "\n", after
+	}
+	for rest != "" {
+		line, after, _ := strings.Cut(rest, "\n")
+		t, ok := parseTag(line)
+		if !ok {
+			break
+		}
+		out, before, rest = append(out, t), "", after
+	}
+	if strings.TrimSpace(rest) == "" {
+		return out, ""
+	}
+	return out, before + rest
+}
+
+// parseTag reads a line such as "@name other". Its name is of letters, digits and underscores and begins with a letter.
+func parseTag(line string) (tag, bool) {
+	line, ok := strings.CutPrefix(strings.TrimLeft(line, " \t"), "@")
+	if !ok || line == "" || !isLetter(line[0]) {
+		return tag{}, false
+	}
+	n := 0
+	for n < len(line) && (isLetter(line[n]) || line[n] >= '0' && line[n] <= '9' || line[n] == '_') {
+		n++
+	}
+	if n == len(line) {
+		return tag{name: line, bare: true}, true
+	}
+	if line[n] != ' ' && line[n] != '\t' {
+		return tag{}, false
+	}
+	return tag{name: line[:n], value: line[n+1:]}, true
+}
+
+// size leaves out the texts: they are parts of the catalog's.
+func (t tags) size() int64 { return sizeOf(t) }
+
+func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+
+// get returns the value of the tag of that name, "" if there is none, it is bare or it is given twice: a name given twice is
+// none.
 func (t tags) get(name string) string {
-	for i := len(t) - 1; i >= 0; i-- {
-		if t[i].name == name {
-			return t[i].value
+	value, n := "", 0
+	for _, tag := range t {
+		if tag.name == name {
+			value, n = tag.value, n+1
 		}
 	}
-	return ""
+	if n != 1 {
+		return ""
+	}
+	return value
 }
 
 func (t tags) has(name string) bool {
@@ -61,87 +95,49 @@ func (t tags) all(name string) string {
 	return strings.Join(values, "\n")
 }
 
-// forbids tells whether @behavior takes something away: "-insert", or all by "-*". A later "+" gives it back. Words are
-// compared by their last part, so "-resource:insert" and "-query:resource:connection" are meant too.
-func (t tags) forbids(what string) bool {
-	off := false
-	for _, word := range strings.Fields(t.all("behavior")) {
-		sign, scope := word[0], strings.TrimLeft(word, "+-")
-		if sign != '+' && sign != '-' {
-			sign = '+'
-		}
-		last := scope[strings.LastIndexByte(scope, ':')+1:]
-		if scope == "*" || last == what || scope == what {
-			off = sign == '-'
+// deprecation is the reason that @deprecated gives, or what GraphQL says without one.
+func (t tags) deprecation() string {
+	for _, tag := range t {
+		if tag.name == "deprecated" && tag.bare {
+			return "No longer supported"
 		}
 	}
-	return off
+	return t.all("deprecated")
 }
 
-// allows tells whether @behavior adds something that is off by default.
-func (t tags) allows(what string) bool {
-	on := false
-	for _, word := range strings.Fields(t.all("behavior")) {
-		scope := strings.TrimLeft(word, "+-")
-		if scope == "*" || scope == what || scope[strings.LastIndexByte(scope, ':')+1:] == what {
-			on = word[0] != '-'
+// matches tells whether @behavior allows what: a name with scopes such as "query:resource:connection". Each of from is what
+// one object says, the one that decides last. A word such as "-connection" or "-resource:connection" is meant for all
+// whose last parts are these, "*" stands for any part; the last word that is meant decides. Without any, byDefault does.
+func matches(what string, byDefault bool, from ...tags) bool {
+	for i := len(from) - 1; i >= 0; i-- {
+		for j := len(from[i]) - 1; j >= 0; j-- {
+			if from[i][j].name != "behavior" {
+				continue
+			}
+			words := strings.Fields(from[i][j].value)
+			for k := len(words) - 1; k >= 0; k-- {
+				word := strings.TrimLeft(words[k], "+-")
+				if isMeant(word, what) {
+					return words[k][0] != '-'
+				}
+			}
 		}
 	}
-	return on
+	return byDefault
 }
 
-// virtualKey is what @foreignKey says: (a, b) references schema.table (c, d)|@fieldName x|@foreignFieldName y.
-type virtualKey struct {
-	columns, foreignColumns []string
-	schema, table           string
-	tags                    tags
-}
-
-func parseForeignKey(value string) (virtualKey, error) {
-	parts := strings.Split(value, "|")
-	var v virtualKey
-	for _, part := range parts[1:] {
-		name, text, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(part), "@"), " ")
-		v.tags = append(v.tags, tag{name, strings.TrimSpace(text)})
-	}
-	local, foreign, ok := cutFold(parts[0], " references ")
-	if !ok {
-		return v, fmt.Errorf("%q has no \"references\": write (column) references table (column)", value)
-	}
-	v.columns = columnList(local)
-	table, columns, _ := strings.Cut(foreign, "(")
-	v.foreignColumns = columnList(columns)
-	v.table = unquote(table)
-	if schema, name, ok := strings.Cut(strings.TrimSpace(table), "."); ok {
-		v.schema, v.table = unquote(schema), unquote(name)
-	}
-	if len(v.columns) == 0 || v.table == "" || len(v.foreignColumns) > 0 && len(v.foreignColumns) != len(v.columns) {
-		return v, fmt.Errorf("%q does not pair columns with columns: write (column) references table (column)", value)
-	}
-	return v, nil
-}
-
-func cutFold(s, sep string) (before, after string, ok bool) {
-	i := strings.Index(strings.ToLower(s), sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
-}
-
-func columnList(s string) (out []string) {
-	for _, name := range strings.Split(strings.Trim(strings.TrimSpace(s), "()"), ",") {
-		if name = unquote(name); name != "" {
-			out = append(out, name)
+func isMeant(word, what string) bool {
+	for {
+		w, x := strings.LastIndexByte(word, ':'), strings.LastIndexByte(what, ':')
+		if last := word[w+1:]; last != "*" && last != what[x+1:] {
+			return false
 		}
+		if w < 0 {
+			return true
+		}
+		if x < 0 {
+			return false
+		}
+		word, what = word[:w], what[:x]
 	}
-	return out
-}
-
-func unquote(s string) string {
-	s = strings.TrimSpace(s)
-	if len(s) > 1 && s[0] == '"' && s[len(s)-1] == '"' {
-		return strings.ReplaceAll(s[1:len(s)-1], `""`, `"`)
-	}
-	return s
 }
