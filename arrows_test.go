@@ -23,6 +23,7 @@ const arrows = `
 	internal/buildinfo, internal/blobstore, internal/hostguard, internal/pglocal, internal/raceless ->
 	internal/config       -> internal/bytesize
 	internal/storm        -> internal/bytesize
+	internal/demo         -> internal/pglocal
 
 	# The front door.
 	levee                 -> gate, governor, residency, internal/bytesize
@@ -48,7 +49,7 @@ const arrows = `
 	# What joins it all, and what tests the joint.
 	internal/serve        -> levee, gate, governor, residency, internal/...
 	internal/e2e, internal/nightly, internal/privtest -> levee, gate, governor, internal/...
-	cmd/levee             -> levee, internal/serve, internal/storm, internal/config, internal/buildinfo, internal/bytesize
+	cmd/levee             -> levee, internal/serve, internal/storm, internal/demo, internal/config, internal/buildinfo, internal/bytesize
 `
 
 // onlyStandardLibrary lists the packages that import nothing but it and, as arrows allow, this module.

@@ -14,7 +14,7 @@ type checkCmd struct {
 }
 
 func (c *checkCmd) Run(env environment) error {
-	cfg, err := c.load(env)
+	cfg, err := c.load(env, nil)
 	if err != nil {
 		return err
 	}

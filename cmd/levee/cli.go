@@ -18,15 +18,17 @@ const (
 	exitUsage  = 2 // command line or configuration are wrong; nothing was started
 )
 
-const about = `Keeps memory-hungry servers alive under load: a Bazel remote cache and a Git cache inside one memory budget.
+const about = `Keeps memory-hungry servers alive under load: a Bazel remote cache, a Git cache and GraphQL over PostgreSQL inside one memory budget.
 
 Exit status: 0 done; 1 it failed, or the answer is no (the plan does not fit, a check found an error, a storm found a broken promise); 2 the command line or the configuration is wrong.`
 
 type cli struct {
-	Serve   serveCmd   `cmd:"" help:"Run the caches."`
+	Serve   serveCmd   `cmd:"" help:"Run the caches and GraphQL."`
 	Plan    planCmd    `cmd:"" help:"Print the memory plan and whether it fits; starts and creates nothing."`
 	Check   checkCmd   `cmd:"" help:"Check configuration, data directory, descriptors and addresses without serving."`
 	Git     gitCmd     `cmd:"" help:"Look after the Git mirrors of a running server."`
+	GraphQL graphqlCmd `cmd:"" name:"graphql" help:"Look after the GraphQL tenants of a running server."`
+	Demo    demoCmd    `cmd:"" help:"Try a service with everything that it needs, in one command."`
 	Storm   stormCmd   `cmd:"" help:"Offer bounded load to a running server, and report."`
 	Version versionCmd `cmd:"" help:"Print version and build."`
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"strconv"
 	"strings"
@@ -20,14 +21,14 @@ type configFlags struct {
 
 func newCLI() *cli {
 	c := &cli{}
-	for _, f := range []*configFlags{&c.Serve.configFlags, &c.Plan.configFlags, &c.Check.configFlags} {
+	for _, f := range []*configFlags{&c.Serve.configFlags, &c.Plan.configFlags, &c.Check.configFlags, &c.Demo.GraphQL.configFlags} {
 		f.Plugins = kong.Plugins{newSettingFlags()}
 	}
 	return c
 }
 
-// newSettingFlags returns a pointer to a struct with a *string per setting, or a []string if the setting is a list, whose
-// flag may be given several times; nil means that the flag was not given. Kong parses text only: values, environment and
+// newSettingFlags returns a pointer to a struct with a *string per setting, a []string if the setting is a list, whose flag
+// may be given several times, or a *bool; nil means that the flag was not given. Kong parses text only: values, environment and
 // precedence are config's business.
 func newSettingFlags() any {
 	var fields []reflect.StructField
@@ -43,8 +44,12 @@ func newSettingFlags() any {
 			"group:" + strconv.Quote(s.Group+":"),
 		}
 		typ := reflect.TypeFor[*string]()
-		if s.Kind == "LIST" || s.Kind == "PAIRS" {
+		switch s.Kind {
+		case "LIST", "PAIRS":
 			typ = reflect.TypeFor[[]string]()
+		case "BOOL":
+			typ = reflect.TypeFor[*bool]()
+			tags = append(tags, `negatable:""`)
 		}
 		fields = append(fields, reflect.StructField{
 			Name: "Setting" + strconv.Itoa(i),
@@ -62,9 +67,10 @@ func orNone(text string) string {
 	return text
 }
 
-// load merges file, environment and flags.
-func (f *configFlags) load(env environment) (*config.Config, error) {
+// load merges file, environment and flags. preset are flags that apply where the command line has no others.
+func (f *configFlags) load(env environment, preset map[string]string) (*config.Config, error) {
 	sources := config.Sources{File: f.Config, Env: env.vars, Flags: map[string]string{}}
+	maps.Copy(sources.Flags, preset)
 	if sources.File == "" {
 		sources.File = lookup(env.vars, config.EnvConfig)
 	}
@@ -74,6 +80,8 @@ func (f *configFlags) load(env environment) (*config.Config, error) {
 		case text.IsNil():
 		case text.Kind() == reflect.Slice:
 			sources.Flags[s.Flag] = strings.Join(text.Interface().([]string), ",")
+		case s.Kind == "BOOL":
+			sources.Flags[s.Flag] = strconv.FormatBool(text.Elem().Bool())
 		default:
 			sources.Flags[s.Flag] = text.Elem().String()
 		}

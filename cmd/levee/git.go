@@ -22,7 +22,7 @@ type gitCmd struct {
 
 // gitAdmin is where all of them ask.
 type gitAdmin struct {
-	Admin string `help:"Admin address of the server." default:"127.0.0.1:9090" placeholder:"HOST:PORT"`
+	adminFlag `embed:""`
 }
 
 type gitLsCmd struct {
@@ -134,32 +134,10 @@ func unschemed(repo string) string {
 	return repo
 }
 
-// ask makes one request. It has no time-out but the caller's signal: a first clone takes as long as it takes.
 func (c *gitAdmin) ask(ctx context.Context, method, path, repo string) ([]byte, error) {
-	u := url.URL{Scheme: "http", Host: c.Admin, Path: path}
+	query := url.Values{}
 	if repo != "" {
-		u.RawQuery = url.Values{"repo": {unschemed(repo)}}.Encode()
+		query.Set("repo", unschemed(repo))
 	}
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
-	if err != nil {
-		return nil, usageError{fmt.Errorf("admin %q is not HOST:PORT", c.Admin)}
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("the admin listener does not answer (give another --admin): %w", err)
-	}
-	defer resp.Body.Close()
-	const most = 16 << 20
-	body, err := io.ReadAll(io.LimitReader(resp.Body, most))
-	if err != nil {
-		return nil, err
-	}
-	said := strings.TrimSpace(string(body))
-	switch {
-	case resp.StatusCode == http.StatusNotFound && said == "404 page not found": // net/http's own: nobody has these paths
-		return nil, fmt.Errorf("the server at %s has its Git cache off: name a host, as in levee serve --git-host github.com", c.Admin)
-	case resp.StatusCode/100 != 2:
-		return nil, fmt.Errorf("%s: %s", resp.Status, said)
-	}
-	return body, nil
+	return c.adminFlag.ask(ctx, method, path, query, "its Git cache off: name a host, as in levee serve --git-host github.com")
 }

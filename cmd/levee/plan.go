@@ -15,7 +15,7 @@ type planCmd struct {
 
 // Run prints the plan of a server that is built and never started, so it is the very plan of "levee serve".
 func (c *planCmd) Run(env environment) error {
-	cfg, err := c.load(env)
+	cfg, err := c.load(env, nil)
 	if err != nil {
 		return err
 	}

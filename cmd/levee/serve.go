@@ -13,7 +13,7 @@ type serveCmd struct {
 }
 
 func (c *serveCmd) Run(ctx context.Context, env environment) error {
-	cfg, err := c.load(env)
+	cfg, err := c.load(env, nil)
 	if err != nil {
 		return err
 	}

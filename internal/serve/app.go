@@ -37,6 +37,9 @@ type Options struct {
 	Out io.Writer // the plan and the addresses, for the person who started it
 	Log io.Writer // records
 	Env []string  // as os.Environ gives it
+
+	// Hint, if there is one, is printed below the addresses. It is given that of the HTTP listener.
+	Hint func(http string) string
 }
 
 // App is one server, built and not yet started.
@@ -44,6 +47,7 @@ type App struct {
 	cfg    *config.Config
 	out    io.Writer
 	env    []string
+	hint   func(http string) string
 	log    *slog.Logger
 	kernel *levee.Kernel
 	ready  *readiness
@@ -68,7 +72,7 @@ type App struct {
 // Build puts the server together. It opens, creates and starts nothing, so that "levee plan" and "levee check" look at
 // the very thing that "levee serve" would run. An error is the configuration's.
 func Build(cfg *config.Config, o Options) (*App, error) {
-	a := &App{cfg: cfg, out: o.Out, env: o.Env, log: newLogger(cfg.Log, o.Log), store: &lateStore{}}
+	a := &App{cfg: cfg, out: o.Out, env: o.Env, hint: o.Hint, log: newLogger(cfg.Log, o.Log), store: &lateStore{}}
 	var err error
 	a.kernel, err = levee.New(levee.Options{
 		MemoryLimit: int64(cfg.MemoryLimit),

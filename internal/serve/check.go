@@ -35,6 +35,7 @@ func (a *App) Check() []Finding {
 	out := []Finding{a.checkPlan(), a.checkDescriptors()}
 	out = append(out, a.checkDirectory()...)
 	out = append(out, a.checkGit()...)
+	out = append(out, a.checkGraphQL()...)
 	out = append(out, a.checkAddresses()...)
 	for _, text := range a.publicity() {
 		out = append(out, Finding{Warning, "exposure", text})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/jackc/pgx/v5"
+	"github.com/leveehq/levee/internal/config"
 	"github.com/leveehq/levee/internal/pglocal"
 )
 
@@ -71,6 +72,10 @@ func TestTenantsAreMadeReachableAndRemoved(t *testing.T) {
 	text, err := os.ReadFile(o.Config)
 	if err != nil || strings.Count(string(text), "tenant ") != 5 {
 		t.Errorf("%v: %s", err, text)
+	}
+	c, err := config.Load(config.Sources{File: o.Config})
+	if err != nil || len(c.GraphQL.Tenants) != 5 || c.GraphQL.Tenants[4].Schemas[0] != ownSchema || c.GraphQL.Tenants[4].AnonymousRole != o.Role {
+		t.Errorf("%v: %+v", err, c)
 	}
 	p := &provisioner{o: &o}
 	routes, err := p.tenantURL(o.routesDatabase())

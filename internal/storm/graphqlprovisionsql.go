@@ -73,13 +73,13 @@ func (p *provisioner) tenantURL(database string) (string, error) {
 // config is the tenants as a block of Levee's configuration.
 func (p *provisioner) config(all []provisioned) ([]byte, error) {
 	var b strings.Builder
-	b.WriteString("graphql {\n")
+	fmt.Fprintf(&b, "graphql {\n  anonymous_role = %q\n\n", p.o.Role)
 	for _, t := range all {
 		at, err := p.tenantURL(t.database)
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(&b, "  tenant %q {\n    database = %q\n    schemas  = [%q]\n    role     = %q\n  }\n", t.tenant, at, t.schema, p.o.Role)
+		fmt.Fprintf(&b, "  tenant %q {\n    database_url = %q\n    schemas      = [%q]\n  }\n", t.tenant, at, t.schema)
 	}
 	b.WriteString("}\n")
 	return []byte(b.String()), nil
