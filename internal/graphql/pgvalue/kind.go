@@ -85,7 +85,7 @@ func OutOf(s *schema.Schema, t catalog.TypeID, ref schema.Ref) (o Out, ok bool) 
 		typ = c.Types[baseOf(c, typ.Element)]
 	}
 	switch {
-	case typ.Kind == 'c', typ.Kind == 'r', typ.Kind == 'm', typ.OID == oidInterval, isArray(typ):
+	case typ.Kind == 'c', typ.Kind == 'r', typ.OID == oidInterval, isArray(typ):
 		return Out{}, false
 	case typ.Kind == 'e':
 		o.kind, o.names = asEnum, awkwardNames(s, ref.Name)

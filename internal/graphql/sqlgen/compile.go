@@ -2,7 +2,6 @@ package sqlgen
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
 
@@ -35,110 +34,6 @@ func (c *compiler) types(name string) *schema.Type {
 func (c *compiler) nextAlias() string {
 	c.alias++
 	return fmt.Sprintf("t%d", c.alias)
-}
-
-// selected is a field of a selection, with all that was selected under its response name.
-type selected struct {
-	key    string
-	first  *ast.Field
-	fields []*ast.Field
-	def    *schema.Field // nil for __typename and introspection
-}
-
-// sub is what is selected below: the sets of all fields that share the response name.
-func (s *selected) sub() (sets []ast.SelectionSet) {
-	for _, f := range s.fields {
-		sets = append(sets, f.SelectionSet)
-	}
-	return sets
-}
-
-func (s *selected) at() []document.Location {
-	if p := s.first.Position; p != nil {
-		return []document.Location{{Line: p.Line, Column: p.Column}}
-	}
-	return nil
-}
-
-func (s *selected) arg(name string) *ast.Value {
-	if a := s.first.Arguments.ForName(name); a != nil {
-		return a.Value
-	}
-	return nil
-}
-
-// collect flattens selection sets for objects of one type: fragments that apply, and fields that are not skipped.
-func (c *compiler) collect(t *schema.Type, sets ...ast.SelectionSet) []*selected {
-	var out []*selected
-	by := map[string]*selected{}
-	var walk func(set ast.SelectionSet)
-	walk = func(set ast.SelectionSet) {
-		for _, s := range set {
-			switch s := s.(type) {
-			case *ast.Field:
-				if c.skipped(s.Directives) {
-					continue
-				}
-				key := s.Alias
-				if key == "" {
-					key = s.Name
-				}
-				if by[key] == nil {
-					by[key] = &selected{key: strings.Clone(key), first: s, def: c.field(t, s.Name)}
-					out = append(out, by[key])
-				}
-				by[key].fields = append(by[key].fields, s)
-			case *ast.InlineFragment:
-				if !c.skipped(s.Directives) && applies(t, s.TypeCondition) {
-					walk(s.SelectionSet)
-				}
-			case *ast.FragmentSpread:
-				if !c.skipped(s.Directives) && s.Definition != nil && applies(t, s.Definition.TypeCondition) {
-					walk(s.Definition.SelectionSet)
-				}
-			}
-		}
-	}
-	for _, set := range sets {
-		walk(set)
-	}
-	return out
-}
-
-func (c *compiler) field(t *schema.Type, name string) *schema.Field {
-	if t.Name == "Query" || t.Name == "Mutation" {
-		return c.schema.RootField(t.Name, name)
-	}
-	return t.Field(name)
-}
-
-func applies(t *schema.Type, condition string) bool {
-	if condition == "" || condition == t.Name {
-		return true
-	}
-	for _, i := range t.Implements {
-		if i == condition {
-			return true
-		}
-	}
-	return false
-}
-
-func (c *compiler) skipped(directives ast.DirectiveList) bool {
-	for _, d := range directives {
-		if d.Name != "skip" && d.Name != "include" {
-			continue
-		}
-		a := d.Arguments.ForName("if")
-		if a == nil {
-			continue
-		}
-		v, _ := c.op.Value(schema.Ref{Name: "Boolean", NonNull: true}, a.Value, c.vars)
-		if on, _ := v.(bool); on == (d.Name == "skip") {
-			return true
-		}
-	}
-	return false
 }
 
 // compile makes the plan.
@@ -284,7 +179,7 @@ func (c *compiler) byKey(w *builder, s *selected, class catalog.ClassID, value f
 		if i > 0 {
 			w.put(" and ")
 		}
-		w.put(c.column(tableRow(alias), id), " = ")
+		w.put(c.column(tableRow(alias), id), c.operator("=", c.cat.Columns[id].Type))
 		c.cast(w, value(i, id), c.cat.Columns[id].Type)
 	}
 	w.put(")")
@@ -310,8 +205,9 @@ func (c *compiler) nodeID(v *ast.Value, typeName string) int {
 }
 
 func (c *compiler) nodeParam(n, i int, id catalog.ColumnID) param {
-	ref, _ := c.schema.RefOf(c.cat.Columns[id].Type)
-	return param{role: nodePart, conn: n, of: source{value: i}, pg: c.cat.Columns[id].Type, ref: ref}
+	p := c.keyParam(id)
+	p.role, p.conn, p.of = nodePart, n, source{value: i}
+	return p
 }
 
 // node reads whatever the id names. The plan is for ids of that type: see Engine.shape.
@@ -396,7 +292,7 @@ func (c *compiler) join(w *builder, alias string, own []catalog.ColumnID, r rowR
 		if i > 0 {
 			w.put(" and ")
 		}
-		w.put(c.column(tableRow(alias), own[i]), " = ", c.column(r, theirs[i]))
+		w.put(c.column(tableRow(alias), own[i]), c.operator("=", c.cat.Columns[own[i]].Type), c.column(r, theirs[i]))
 	}
 }
 
@@ -420,6 +316,16 @@ func (c *compiler) nodeIDOut(cols *columns, r rowRef, class catalog.ClassID) *ou
 		o.fields = append(o.fields, outField{out: &out{kind: outLeaf, leaf: leaf}})
 	}
 	return o
+}
+
+// keyParam is how a value of a key or ordering comes back: as keyLeaf had it.
+func (c *compiler) keyParam(id catalog.ColumnID) param {
+	t := c.cat.Columns[id].Type
+	ref, _ := c.schema.RefOf(t)
+	if _, ok := pgvalue.OutOf(c.schema, t, ref); !ok {
+		return param{pg: c.text(), ref: schema.Ref{Name: "String"}}
+	}
+	return param{pg: t, ref: ref}
 }
 
 // keyLeaf is how a column of a key or ordering travels. What is no leaf goes as text.

@@ -1,9 +1,6 @@
 package sqlgen
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -19,17 +16,11 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // connection is one being compiled.
 type connection struct {
 	args   connArgs
+	class  catalog.ClassID
 	order  []ordering
 	number int
 	items  *columns // of one row's record
 	out    *out
-}
-
-// ordering is one column that rows are ordered by.
-type ordering struct {
-	column catalog.ColumnID
-	desc   bool
-	tie    bool // it orders only rows whose unique key is null, and is in the cursors of those only
 }
 
 // table writes a connection to the rows of a class. join says which of them belong to the enclosing row; it writes nothing if
@@ -38,6 +29,7 @@ func (c *compiler) table(w *builder, s *selected, class catalog.ClassID, join fu
 	alias := c.nextAlias()
 	row := tableRow(alias)
 	k := c.begin(s)
+	k.class = class
 	k.order = c.orderBy(class, s.arg("orderBy"), s.def)
 	k.args.natural = len(k.order) == 0
 	if !k.args.natural {
@@ -50,18 +42,10 @@ func (c *compiler) table(w *builder, s *selected, class catalog.ClassID, join fu
 	}
 	c.connectionFields(k, s, node)
 	if k.needsCursors() {
-		for _, o := range k.order {
-			leaf := c.keyLeaf(o.column)
-			k.out.extra.leaves = append(k.out.extra.leaves, leaf)
-			if !o.tie {
-				k.out.extra.named++
-			}
-			k.items.expr(leaf.SQL(c.column(row, o.column)))
-		}
+		c.cursorColumns(k.out.extra, k.items, k.order, row)
 	}
 	for _, o := range k.order {
-		ref, _ := c.schema.RefOf(c.cat.Columns[o.column].Type)
-		k.args.keys = append(k.args.keys, keyPart{param{pg: c.cat.Columns[o.column].Type, ref: ref}, o.tie})
+		k.args.keys = append(k.args.keys, keyPart{o.tie})
 	}
 	from := c.className(class) + " as " + alias
 	cols := &columns{}
@@ -230,7 +214,7 @@ func (c *compiler) where(w *builder, alias string, class catalog.ClassID, s *sel
 			w.put(" is null")
 			continue
 		}
-		w.put(" = ")
+		w.put(c.operator("=", f.Bind.Pg))
 		c.cast(w, param{of: of.member(f.Name), pg: f.Bind.Pg, ref: f.Type}, f.Bind.Pg)
 	}
 }
@@ -239,215 +223,6 @@ func and(w *builder) {
 	if w.b.Len() > 0 || len(w.params) > 0 {
 		w.put(" and ")
 	}
-}
-
-// orderBy resolves an ordering. One that leaves rows in ties is made total by the primary key, in the direction of the first.
-func (c *compiler) orderBy(class catalog.ClassID, v *ast.Value, def *schema.Field) []ordering {
-	in := def.Args[slices.IndexFunc(def.Args, func(a schema.InputValue) bool { return a.Bind.Op == schema.InOrderBy })]
-	names := c.orderNames(in, v)
-	t := c.types(in.Type.Name)
-	key, keyed := c.schema.NodeKey(class)
-	var out []ordering
-	desc := false
-	for i, name := range names {
-		o := valueNamed(t, name)
-		if i == 0 {
-			desc = o.Desc
-		}
-		switch o.Kind {
-		case schema.OrderByColumn:
-			out = append(out, ordering{column: o.Column, desc: o.Desc})
-		case schema.OrderPrimaryKey:
-			for _, id := range key.Columns {
-				out = append(out, ordering{column: id, desc: o.Desc})
-			}
-		}
-	}
-	unique, nullable := c.unique(class, out)
-	if keyed && (!unique || nullable) {
-		for _, id := range key.Columns {
-			out = append(out, ordering{column: id, desc: desc, tie: unique})
-		}
-	}
-	return out
-}
-
-func (c *compiler) orderNames(in schema.InputValue, v *ast.Value) []string {
-	if v == nil {
-		return defaultOrder(in)
-	}
-	value, given := c.op.Value(in.Type, v, c.vars)
-	if !given || value == nil {
-		return defaultOrder(in)
-	}
-	items, ok := value.([]any)
-	if !ok {
-		items = []any{value}
-	}
-	var names []string
-	for _, item := range items {
-		if name, ok := item.(string); ok {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-func defaultOrder(in schema.InputValue) []string {
-	return []string{in.Default[1 : len(in.Default)-1]}
-}
-
-func valueNamed(t *schema.Type, name string) schema.Order {
-	for _, v := range t.Values {
-		if v.Name == name {
-			return v.Order
-		}
-	}
-	return schema.Order{}
-}
-
-// unique tells whether the columns hold a key, and whether only one that can be null: rows in which it is are alike.
-func (c *compiler) unique(class catalog.ClassID, order []ordering) (unique, nullable bool) {
-	for _, k := range c.schema.Keys(class) {
-		all, null := true, false
-		for _, id := range k.Columns {
-			all = all && slices.ContainsFunc(order, func(o ordering) bool { return o.column == id })
-			null = null || !k.Primary && !c.notNull(id)
-		}
-		if all && !null {
-			return true, false
-		}
-		unique, nullable = unique || all, nullable || all
-	}
-	return unique, nullable
-}
-
-func (c *compiler) notNull(id catalog.ColumnID) bool {
-	return c.cat.Columns[id].Flags&catalog.NotNull != 0
-}
-
-// digest tells cursors of one ordering from those of others. Directions are not in it: a cursor is a place, whichever way one
-// goes from there.
-func (c *compiler) digest(class catalog.ClassID, order []ordering) string {
-	var exprs []string
-	for _, o := range order {
-		if o.tie {
-			continue
-		}
-		exprs = append(exprs, "__"+c.cat.Classes[class].Name+"__."+quote(c.cat.Columns[o.column].Name))
-	}
-	b, _ := json.Marshal(exprs) // strings always have JSON
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])[:10]
-}
-
-// seek writes the conditions of the cursors.
-func (c *compiler) seek(w *builder, k *connection, row rowRef) {
-	if k.args.natural {
-		return // by offset
-	}
-	for _, x := range []struct {
-		of   source
-		role role
-	}{{k.args.after, afterOf}, {k.args.before, beforeOf}} {
-		if v, ok := x.of.get(c.vars); !ok || v == nil {
-			continue
-		}
-		and(w)
-		w.put("(")
-		c.beyond(w, k, row, 0, x.role)
-		w.put(")")
-	}
-}
-
-// beyond writes that a row comes after the cursor in the ordering from the i-th column on, or before it. PostgreSQL has nulls
-// last in ascending order and first in descending order, so a column that may be null needs more than a comparison.
-func (c *compiler) beyond(w *builder, k *connection, row rowRef, i int, r role) {
-	o := k.order[i]
-	column := c.column(row, o.column)
-	value := func() {
-		ref, _ := c.schema.RefOf(c.cat.Columns[o.column].Type)
-		c.cast(w, param{conn: k.number, role: r, of: source{value: i}, pg: c.cat.Columns[o.column].Type, ref: ref}, c.cat.Columns[o.column].Type)
-	}
-	up := o.desc == (r == beforeOf) // towards larger values
-	sign := " < "
-	if up {
-		sign = " > "
-	}
-	if c.notNull(o.column) || c.inPrimaryKey(o.column) {
-		w.put(column, sign)
-		value()
-		if i+1 < len(k.order) {
-			w.put(" or ", column, " = ")
-			value()
-			w.put(" and (")
-			c.beyond(w, k, row, i+1, r)
-			w.put(")")
-		}
-		return
-	}
-	if up {
-		value()
-		w.put(" is not null and (", column, " is null or ", column, sign)
-		value()
-		w.put(")")
-	} else {
-		value()
-		w.put(" is null and ", column, " is not null or ", column, sign)
-		value()
-	}
-	if i+1 < len(k.order) {
-		w.put(" or ", column, " is not distinct from ")
-		value()
-		w.put(" and (")
-		c.beyond(w, k, row, i+1, r)
-		w.put(")")
-	}
-}
-
-func (c *compiler) inPrimaryKey(id catalog.ColumnID) bool {
-	for class := 1; class < len(c.cat.Classes); class++ {
-		k := c.cat.Classes[class].Columns
-		if uint32(id) >= k.From && uint32(id) < k.From+uint32(k.N) {
-			key, ok := c.schema.NodeKey(catalog.ClassID(class))
-			return ok && slices.Contains(key.Columns, id)
-		}
-	}
-	return false
-}
-
-// orderAndLimit writes the end of the select. Last rows are read in reverse order.
-func (c *compiler) orderAndLimit(w *builder, k *connection, row rowRef) {
-	reversed := c.reversed(k)
-	for i, o := range k.order {
-		before := k.order[:i]
-		if i == 0 {
-			w.put(" order by ")
-		} else if slices.ContainsFunc(before, func(x ordering) bool { return x.column == o.column }) {
-			continue // it is in the cursors twice, for PostGraphile's sake
-		} else {
-			w.put(", ")
-		}
-		w.put(c.column(row, o.column))
-		if o.desc != reversed {
-			w.put(" desc")
-		}
-	}
-	w.put(" limit ")
-	w.param(param{conn: k.number, role: limitOf})
-	w.put("::int8 offset ")
-	w.param(param{conn: k.number, role: offsetOf})
-	w.put("::int8")
-}
-
-// reversed tells whether rows are read from the end: there is last, and no first.
-func (c *compiler) reversed(k *connection) bool {
-	last, ok := k.args.last.get(c.vars)
-	if !ok || last == nil || k.args.natural {
-		return false
-	}
-	first, ok := k.args.first.get(c.vars)
-	return !ok || first == nil
 }
 
 // functionSet writes a connection to the rows of a function, in the order that it gives them.
@@ -459,16 +234,16 @@ func (c *compiler) functionSet(w *builder, call text, alias string, s *selected,
 	from.put(" as ", alias)
 	var node func(w *builder, sets []ast.SelectionSet) *out
 	if b.Result == schema.ResultValues {
-		from.put("(v)")
-		node = func(w *builder, sets []ast.SelectionSet) *out {
-			ref, _ := c.schema.RefOf(b.Pg)
-			return c.valueOf(w, alias+".v", b.Pg, ref, sets)
-		}
+		as, value := c.item(alias, b.Pg)
+		from.put(as)
+		ref := c.types(s.def.Type.Name).Field("nodes").Type
+		ref.List = false
+		node = func(w *builder, sets []ast.SelectionSet) *out { return c.valueOf(w, value, b.Pg, ref, sets) }
 	} else {
 		item := c.schema.Type(s.def.Type.Name).Field("nodes").Type.Name
 		node = func(w *builder, sets []ast.SelectionSet) *out {
 			// A function may give a null where a row belongs; it has no columns to be an object of.
-			w.put("case when ", alias, " is null then null else ")
+			w.put("case when ", alias, ".* is null then null else ")
 			o := c.object(w, tableRow(alias), c.types(item), sets)
 			w.put(" end")
 			return o

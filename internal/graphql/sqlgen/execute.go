@@ -3,6 +3,7 @@ package sqlgen
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -95,6 +96,9 @@ func (r *run) queries() error {
 		return nil
 	}
 	for _, i := range r.pending {
+		if r.failed(i) {
+			continue // its arguments did not fit: it was not in the statement
+		}
 		if err := r.statement([]int{i}); errors.As(err, &db) {
 			r.fail(i, db)
 		} else if err != nil {
@@ -179,6 +183,10 @@ func (r *run) statement(roots []int) error {
 	}}})
 }
 
+func (r *run) failed(i int) bool {
+	return slices.ContainsFunc(r.errs, func(e Error) bool { return e.Path[0] == r.plan.roots[i].key })
+}
+
 func (r *run) encode(i int, t text) ([][]byte, error) {
 	values := make([][]byte, len(t.params))
 	for n, p := range t.params {
@@ -193,6 +201,7 @@ func (r *run) encode(i int, t text) ([][]byte, error) {
 
 // mutations runs the fields in order, each in a transaction of its own.
 func (r *run) mutations() error {
+	changed := false
 	for i := range r.plan.roots {
 		root := &r.plan.roots[i]
 		var err error
@@ -202,10 +211,15 @@ func (r *run) mutations() error {
 			err = r.change(i, root.change)
 		}
 		var db *pgconn.PgError
-		if errors.As(err, &db) {
+		switch {
+		case errors.As(err, &db):
 			r.fail(i, db)
-		} else if err != nil {
+		case err != nil && changed:
+			r.fail(i, err) // what was done is done, and the client must hear of it
+		case err != nil:
 			return err
+		default:
+			changed = changed || root.change != nil && !r.failed(i)
 		}
 	}
 	return nil

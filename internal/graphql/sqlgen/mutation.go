@@ -2,6 +2,8 @@ package sqlgen
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
 
@@ -19,8 +21,8 @@ type change struct {
 	empty    bool // a patch that changes nothing: an error, and nothing runs
 	deletes  bool // no row is an error
 	keyed    bool // by node id: one that names nothing makes the field null
+	keeps    bool // the payload has something of the row
 	captures bool // the first statement's row is what the payload's result is made from
-	missing  string
 }
 
 // rowSetting is the setting that the row travels in.
@@ -36,6 +38,7 @@ func (c *compiler) mutation(r *root, s *selected) {
 	in := s.def.Args[0]
 	input := sourceOf(c.op, c.types, in.Type, s.arg(in.Name))
 	b := s.def.Bind
+	r.change.keeps = c.needsRow(s)
 	w := &builder{}
 	switch b.Op {
 	case schema.OpCreate:
@@ -43,7 +46,6 @@ func (c *compiler) mutation(r *root, s *selected) {
 	case schema.OpUpdate, schema.OpDelete:
 		r.change.keyed = b.ByNodeID
 		r.change.deletes = b.Op == schema.OpDelete
-		r.change.missing = c.cat.Classes[b.Class].Name
 		c.changeRow(w, b, c.types(in.Type.Name), input)
 	case schema.OpProcMutation:
 		c.callMutation(w, s, input, c.types(in.Type.Name))
@@ -52,6 +54,16 @@ func (c *compiler) mutation(r *root, s *selected) {
 	second := &builder{}
 	r.out = c.payload(second, s, input)
 	r.sql = second.text()
+}
+
+func (c *compiler) needsRow(s *selected) bool {
+	return slices.ContainsFunc(c.collect(c.types(s.def.Type.Name), s.sub()...), func(f *selected) bool {
+		if f.def == nil {
+			return false
+		}
+		op := f.def.Bind.Op
+		return op == schema.OpPayloadRow || op == schema.OpPayloadEdge || op == schema.OpDeletedID
+	})
 }
 
 // assigned are the columns that an input object gives, in the schema's order.
@@ -97,7 +109,31 @@ func (c *compiler) insert(w *builder, class catalog.ClassID, t *schema.Type, inp
 		w.add(values.text())
 		w.put(")")
 	}
-	w.put(" returning ", keepRow, alias, "::text, true)")
+	c.returning(w, class, alias)
+}
+
+// returning keeps the row, if the payload has anything of it: who may not read a table may still write to it. Of a row that cannot
+// be read as a whole, it keeps the columns that can.
+func (c *compiler) returning(w *builder, class catalog.ClassID, alias string) {
+	if !c.root.change.keeps {
+		w.put(" returning true")
+		return
+	}
+	k := c.cat.Classes[class].Columns
+	var fields []string
+	all := true
+	for id := k.From; id < k.From+uint32(k.N); id++ {
+		if c.cat.Columns[id].Flags&catalog.CanSelect == 0 {
+			fields, all = append(fields, "null"), false
+			continue
+		}
+		fields = append(fields, c.column(tableRow(alias), catalog.ColumnID(id)))
+	}
+	if all {
+		w.put(" returning ", keepRow, alias, ".*::text, true)")
+		return
+	}
+	w.put(" returning ", keepRow, "row(", strings.Join(fields, ", "), ")::", c.className(class), "::text, true)")
 }
 
 func (c *compiler) changeRow(w *builder, b schema.Bind, t *schema.Type, input source) {
@@ -130,7 +166,7 @@ func (c *compiler) changeRow(w *builder, b schema.Bind, t *schema.Type, input so
 		if i > 0 {
 			w.put(" and ")
 		}
-		w.put(c.column(tableRow(alias), id), " = ")
+		w.put(c.column(tableRow(alias), id), c.operator("=", c.cat.Columns[id].Type))
 		p := param{}
 		if node >= 0 {
 			p = c.nodeParam(node, i, id)
@@ -140,7 +176,7 @@ func (c *compiler) changeRow(w *builder, b schema.Bind, t *schema.Type, input so
 		}
 		c.cast(w, p, c.cat.Columns[id].Type)
 	}
-	w.put(" returning ", keepRow, alias, "::text, true)")
+	c.returning(w, b.Class, alias)
 }
 
 func inputOfColumn(t *schema.Type, id catalog.ColumnID) *schema.InputValue {
@@ -170,10 +206,15 @@ func (c *compiler) callMutation(w *builder, s *selected, input source, t *schema
 		w.put("select ", keepRow, "coalesce((")
 		w.add(call.text())
 		w.put(")::text, ''), true)")
-	case schema.ResultRows, schema.ResultValues:
-		w.put("select ", keepRow, "array(select t from ")
+	case schema.ResultRows:
+		w.put("select ", keepRow, "array(select t.*::", c.className(b.Class), " from ")
 		w.add(call.text())
 		w.put(" as t)::text, true)")
+	case schema.ResultValues:
+		as, value := c.item("t", b.Pg)
+		w.put("select ", keepRow, "array(select ", value, " from ")
+		w.add(call.text())
+		w.put(" as t", as, ")::text, true)")
 	case schema.ResultRecord, schema.ResultRecords:
 		c.root.change.captures = true
 		c.captured(w, s, call.text(), b)
@@ -318,11 +359,12 @@ func (c *compiler) payloadResult(w *builder, f *selected, row rowRef, present st
 		return &out{kind: outList, item: o}
 	case schema.ResultValues:
 		alias := c.nextAlias()
+		as, value := c.item(alias, b.Pg)
 		ref := f.def.Type
 		ref.List, ref.NonNull = false, false
 		w.put("array(select ")
-		o := c.valueOf(w, alias+".v", b.Pg, ref, f.sub())
-		w.put(" from pg_catalog.unnest(", row.whole, ") as ", alias, "(v))")
+		o := c.valueOf(w, value, b.Pg, ref, f.sub())
+		w.put(" from pg_catalog.unnest(", row.whole, ") as ", alias, as, ")")
 		return &out{kind: outList, item: o}
 	case schema.ResultRecord, schema.ResultRecords:
 		return &out{kind: outCaptured, item: c.root.captured}
@@ -352,15 +394,8 @@ func (c *compiler) payloadEdge(w *builder, f *selected, row rowRef, present stri
 		o.fields = append(o.fields, of)
 	}
 	if !x.natural {
-		x.digest, x.cursors = c.digest(f.def.Bind.Class, order), len(cols.list)
-	}
-	for _, k := range order {
-		leaf := c.keyLeaf(k.column)
-		x.leaves = append(x.leaves, leaf)
-		if !k.tie {
-			x.named++
-		}
-		cols.expr(leaf.SQL(c.column(row, k.column)))
+		x.digest = c.digest(f.def.Bind.Class, order)
+		c.cursorColumns(x, cols, order, row)
 	}
 	w.put(present)
 	cols.row(w)

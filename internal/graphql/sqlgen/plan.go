@@ -86,8 +86,7 @@ type connArgs struct {
 
 // keyPart is one column of an ordering.
 type keyPart struct {
-	param param // how a cursor's value is given to PostgreSQL
-	tie   bool
+	tie bool // it is in the cursors of rows whose unique key is null only
 }
 
 // connOut is what a connection's output needs besides its arguments. Cursors share it.

@@ -84,8 +84,25 @@ func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`
 
 func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// names of things, quoted and with their schemas: search_path is the database's business. Operators are written plainly, since
-// those of extension types (citext) are where the operator of the database has put them; PostgreSQL finds its own first.
+// Names of things are quoted and have their schemas: search_path is the database's business. PostgreSQL finds its own operators
+// first; those of extensions are in the schema of their type. Were they looked for by search_path and not found, a citext would be
+// compared as text, and nobody would be told.
+
+func (c *compiler) operator(sign string, t catalog.TypeID) string {
+	if in := c.extension(t); in != "" {
+		return " operator(" + in + "." + sign + ") "
+	}
+	return " " + sign + " "
+}
+
+// extension is the quoted schema of an extension's type, or of what a domain is over; "" for other types.
+func (c *compiler) extension(t catalog.TypeID) string {
+	base := &c.cat.Types[c.base(t)]
+	if !base.Extension {
+		return ""
+	}
+	return quote(c.cat.Schemas[base.Schema])
+}
 
 func (c *compiler) className(id catalog.ClassID) string {
 	k := &c.cat.Classes[id]
@@ -108,7 +125,16 @@ type rowRef struct {
 	dot   string // what comes before a column's name
 }
 
-func tableRow(alias string) rowRef { return rowRef{alias, alias + "."} }
+// tableRow is a row of FROM. Its star keeps it apart from a column that is named like the alias.
+func tableRow(alias string) rowRef { return rowRef{alias + ".*", alias + "."} }
+
+// item is what a function in FROM gives, as one value: as is to follow its alias.
+func (c *compiler) item(alias string, pg catalog.TypeID) (as, expr string) {
+	if c.cat.Types[pg].Kind == 'c' {
+		return "", "(" + alias + ".*::" + c.typeName(pg) + ")"
+	}
+	return "(v)", alias + ".v"
+}
 
 // valueRow is a row that is the value of an expression.
 func valueRow(expr string) rowRef { return rowRef{expr, "(" + expr + ")."} }

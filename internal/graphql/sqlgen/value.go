@@ -212,7 +212,7 @@ func (c *compiler) result(w *builder, call text, s *selected, b schema.Bind) *ou
 		o := c.object(w, tableRow(alias), c.types(s.def.Type.Name), s.sub())
 		w.put(" from ")
 		w.add(call)
-		w.put(" as ", alias, " where not (", alias, " is null))")
+		w.put(" as ", alias, " where not (", alias, ".* is null))")
 		return o
 	case schema.ResultRows, schema.ResultRecords, schema.ResultValues:
 		return c.functionSet(w, call, alias, s, b)
