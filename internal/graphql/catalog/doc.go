@@ -59,19 +59,19 @@ const (
 
 // Class is a table (r, p), view (v), materialised view (m), foreign table (f) or composite type (c).
 type Class struct {
-	OID         uint32
 	Name        string
 	Comment     string // as written, tags included; "" for none
+	Columns     Range  // in Catalog.Columns
+	Keys        Range  // in Catalog.Keys
+	OID         uint32
+	Owner       uint32 // oid of the owning role
+	Type        TypeID // its row type
 	Schema      uint16 // in Catalog.Schemas
 	Kind        byte   // pg_class.relkind
 	Privileges  Privileges
 	Updatable   Privileges // Insert, Update, Delete that the relation itself allows (views: pg_relation_is_updatable)
 	RowSecurity bool       // row level security is on
 	Forced      bool       // and holds for the owner too
-	Owner       uint32     // oid of the owning role
-	Type        TypeID     // its row type
-	Columns     Range      // in Catalog.Columns
-	Keys        Range      // in Catalog.Keys
 	Partition   bool       // is a partition of another table
 	Unlogged    bool       // is not written ahead, and empty after a crash
 }
@@ -79,7 +79,8 @@ type Class struct {
 // ColumnFlags are the yes-or-no facts of a column.
 type ColumnFlags uint16
 
-// Facts of columns. Indexed: the column is anywhere in an index of all rows.
+// Facts of columns. Indexed: the column is anywhere in an index of all rows; a partial index serves few queries. No column
+// of a view is.
 const (
 	NotNull ColumnFlags = 1 << iota
 	HasDefault
@@ -119,7 +120,7 @@ type ForeignKey struct {
 	Class, Foreign ClassID
 	Numbers        Range // attnums of Class, in Catalog.Numbers
 	ForeignNumbers Range // attnums of Foreign
-	Indexed        bool  // an index of all rows of Class has all of Numbers
+	Indexed        bool  // one index of all rows of Class has all of Numbers, so that those who refer to a row are found at once
 }
 
 // Type is a PostgreSQL type. For a domain, Base says what it is over; for an array, Element; for a composite or a

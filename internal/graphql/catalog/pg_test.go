@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -83,48 +82,6 @@ func TestGrantsOfRolesThatTheLoginMayAssumeCount(t *testing.T) {
 	}
 }
 
-func TestAnyChangeOfTheSchemaOrOfTheLoginChangesTheFingerprint(t *testing.T) {
-	database := pgtest.Database(t)
-	pgtest.Exec(t, database, `
-		create schema a; create table a.t(id int primary key, x text); create type a.e as enum ('one');
-		create function a.f(i int) returns int language sql immutable as 'select i';
-		do $$ begin create role print_login login; exception when duplicate_object then null; end $$;
-		alter role print_login nobypassrls; grant usage on schema a to print_login; grant select on a.t to print_login;
-		create schema other; create table other.u(id int);`)
-	q := connect(t, "print_login", database)
-	o := Options{Schemas: []string{"a"}}
-	print := func() string {
-		p, err := Fingerprint(t.Context(), q, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	before := print()
-	for _, change := range []string{
-		"alter table a.t add column y int", "alter table a.t drop column y", "alter table a.t alter x set not null", "comment on table a.t is 'text'",
-		"comment on column a.t.x is 'text'", "comment on constraint t_pkey on a.t is 'text'", "comment on function a.f is 'text'", "grant insert on a.t to print_login",
-		"revoke insert on a.t from print_login", "grant update (x) on a.t to print_login", "create policy p on a.t using (true)", "alter policy p on a.t using (false)",
-		"alter table a.t enable row level security", "alter type a.e add value 'two'", "alter type a.e rename value 'two' to 'three'",
-		"create or replace function a.f(i int) returns int language sql stable as 'select i'", "create index on a.t(x)", "create unique index u on a.t(x)",
-		"alter table a.t add constraint uq unique using index u", "create view a.v as select 1 as one", "alter role print_login bypassrls", "alter role print_login nobypassrls",
-		"alter table a.t owner to print_login", "alter schema a owner to print_login",
-	} {
-		pgtest.Exec(t, database, change)
-		after := print()
-		if after == before {
-			t.Errorf("%s: not noticed", change)
-		}
-		before = after
-	}
-	for _, harmless := range []string{"insert into a.t values (1, 'x')", "create table other.w(id int)", "analyze a.t", "vacuum freeze pg_catalog.pg_class"} {
-		pgtest.Exec(t, database, harmless)
-		if print() != before {
-			t.Errorf("%s: noticed", harmless)
-		}
-	}
-}
-
 func TestALoginThatRowLevelSecurityDoesNotBindIsToldOf(t *testing.T) {
 	database := pgtest.Load(t, "../testdata/forum.sql")
 	for user, want := range map[string]Login{
@@ -143,65 +100,5 @@ func TestASchemaThatIsNotThereIsNamed(t *testing.T) {
 	_, err := Read(t.Context(), connect(t, "postgres", pgtest.Database(t)), Options{Schemas: []string{"nowhere"}})
 	if err == nil || !strings.Contains(err.Error(), `"nowhere"`) {
 		t.Error(err)
-	}
-}
-
-// tables makes n tables of eleven columns, each with a key, two indexes and a foreign key to the one before.
-func tables(t testing.TB, n int) string {
-	database := pgtest.Database(t)
-	pgtest.Exec(t, database, "create schema a")
-	const batch = 500 // a transaction locks all it makes
-	for from := 1; from <= n; from += batch {
-		pgtest.Exec(t, database, strings.NewReplacer("$from", itoa(from), "$to", itoa(min(n, from+batch-1))).Replace(`do $do$ begin for i in $from..$to loop
-			execute format('create table a.some_table_%s(id bigserial primary key, parent_id bigint %s, title text not null, body text, topic text, score int default 0, state text, price numeric, owner_id uuid, created_at timestamptz not null default now(), updated_at timestamptz)',
-				i, case when i > 1 then format('references a.some_table_%s', i - 1) end);
-			execute format('create index on a.some_table_%s(parent_id)', i);
-		end loop; end $do$`))
-	}
-	return database
-}
-
-func itoa(n int) string {
-	if n < 10 {
-		return string(rune('0' + n))
-	}
-	return itoa(n/10) + itoa(n%10)
-}
-
-func TestTheSizeIsThatOfTheHeap(t *testing.T) {
-	for _, n := range []int{9, 1000} {
-		q := connect(t, "postgres", tables(t, n))
-		const copies = 8
-		kept := make([]*Catalog, copies)
-		before := liveHeap()
-		for i := range kept {
-			kept[i] = read(t, q, Options{Schemas: []string{"a"}})
-		}
-		each := (liveHeap() - before) / copies
-		size := kept[0].Size()
-		if size < each*8/10 || size > each*12/10 {
-			t.Errorf("%d tables: Size says %d bytes, the heap grew by %d", n, size, each)
-		}
-		t.Logf("%d tables: %d bytes", n, size)
-		runtime.KeepAlive(kept)
-	}
-}
-
-func liveHeap() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
-func BenchmarkRead(b *testing.B) {
-	for _, n := range []int{9, 100, 1000} {
-		b.Run(itoa(n)+"tables", func(b *testing.B) {
-			q := connect(b, "postgres", tables(b, n))
-			for b.Loop() {
-				read(b, q, Options{Schemas: []string{"a"}})
-			}
-		})
 	}
 }

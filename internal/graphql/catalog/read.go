@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -29,10 +30,10 @@ type Querier interface {
 func Read(ctx context.Context, q Querier, o Options) (*Catalog, error) {
 	r := newReader(ctx, q)
 	r.schemas(o.Schemas)
-	r.roles(o)
+	r.readRoles(o)
 	r.classes()
 	r.columns(r.classOIDs(0))
-	r.indexes()
+	r.readIndexes()
 	r.constraints()
 	r.procs()
 	r.types()
@@ -54,26 +55,18 @@ type reader struct {
 	text      arena
 	exposed   []string          // object ids of the exposed schemas, in order
 	schemaOf  map[uint32]uint16 // by oid
-	granted   string            // oids whose grants count, as an array literal
-	all       bool              // one of the roles is a superuser
+	roles     roles
 	classOf   map[uint32]ClassID
 	typeOf    map[uint32]TypeID
 	wanted    []uint32 // types that are used and not read yet
-	indexed   map[columnKey]bool
 	indexSets map[ClassID][][]int16
-	commented map[string]string
-}
-
-type columnKey struct {
-	class  ClassID
-	number int16
 }
 
 func newReader(ctx context.Context, q Querier) *reader {
 	return &reader{
 		ctx: ctx, q: q, c: &Catalog{Classes: make([]Class, 1), Types: make([]Type, 1), comments: make([]string, 1)},
 		schemaOf: map[uint32]uint16{}, classOf: map[uint32]ClassID{}, typeOf: map[uint32]TypeID{0: 0},
-		indexed: map[columnKey]bool{}, indexSets: map[ClassID][][]int16{},
+		indexSets: map[ClassID][][]int16{},
 	}
 }
 
@@ -98,6 +91,9 @@ func (r *reader) schemas(names []string) {
 		return
 	}
 	for _, name := range names {
+		if slices.Contains(r.c.Schemas, name) {
+			continue
+		}
 		oid, ok := oids[name]
 		if !ok {
 			r.err = fmt.Errorf("schema %q does not exist in the database: create it, or correct the setting that exposes it", name)
@@ -107,71 +103,49 @@ func (r *reader) schemas(names []string) {
 		r.schemaOf[parseOID([]byte(oid))] = uint16(len(r.c.Schemas))
 		r.c.Schemas = append(r.c.Schemas, r.text.keep([]byte(name)))
 	}
-	r.c.Exposed = len(names)
+	r.c.Exposed = len(r.c.Schemas)
 }
 
-// roles finds whose grants count: those of the roles themselves, of the roles that they inherit from, and of PUBLIC.
-func (r *reader) roles(o Options) {
-	r.query(rolesSQL, func(row row) error {
-		r.granted, r.all = row.text(0), row.bool(1)
-		return nil
-	}, textArray(o.Roles), fmt.Sprint(o.RolesOfLogin))
-}
-
-const rolesSQL = `
-with mine as (
-	select oid, rolsuper from pg_catalog.pg_roles
-	where rolname = session_user and ($2::bool or $1::text[] = '{}') or rolname = any($1::text[])
-		or $2::bool and pg_catalog.pg_has_role(session_user, oid, 'member')
-)
-select (select pg_catalog.array_agg(r.oid) from pg_catalog.pg_roles r
-		where exists (select from mine where pg_catalog.pg_has_role(mine.oid, r.oid, 'usage')))
-	|| 0::oid,
-	exists (select from mine where rolsuper)`
-
-// privilegesSQL is the bits of Privileges that an access list gives to r.granted, $2.
-const privilegesSQL = `coalesce((select pg_catalog.bit_or(case a.privilege_type when 'SELECT' then 1 when 'INSERT' then 2 when 'UPDATE' then 4
-	when 'DELETE' then 8 when 'EXECUTE' then 16 else 0 end) from pg_catalog.aclexplode(%s) a where a.grantee = any($2::oid[])), 0)`
-
-func (r *reader) privileges(n int) Privileges {
-	if r.all {
-		return Select | Insert | Update | Delete | Execute
-	}
-	return Privileges(n)
-}
-
-// classes reads pg_class. What belongs to an extension is not the tenant's own.
-func (r *reader) classes() {
-	sql := `
-select c.oid, c.relname, c.relnamespace, c.relkind, c.reltype, c.relowner, c.relrowsecurity, c.relforcerowsecurity, c.relispartition,
-	` + fmt.Sprintf(privilegesSQL, `coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))`) + `,
+// classesSQL has a column more than a class is made of: the fingerprint needs it.
+var classesSQL = `
+select c.oid, c.relname, c.relkind, c.reltype, c.relowner, c.relrowsecurity, c.relforcerowsecurity, c.relispartition,
+	` + grantedSQL(`coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))`) + `,
 	case when c.relkind in ('v', 'f') then pg_catalog.pg_relation_is_updatable(c.oid, true) when c.relkind in ('r', 'p') then 28 else 0 end,
-	c.relpersistence = 'u'
+	c.relpersistence = 'u', c.relnamespace, pg_catalog.pg_has_role(session_user, c.relowner, 'usage')
 from pg_catalog.pg_class c
 where c.relnamespace = any($1::oid[]) and c.relkind in ('r', 'p', 'v', 'm', 'f', 'c')
 	and not exists (select from pg_catalog.pg_depend d
 		where d.classid = 'pg_catalog.pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')
 order by c.oid`
-	r.query(sql, func(row row) error {
-		r.addClass(row, r.privileges(row.int(9)))
-		r.want(row.oid(4))
+
+// classes reads pg_class. What belongs to an extension is not the tenant's own.
+func (r *reader) classes() {
+	r.query(classesSQL, func(row row) error {
+		r.addClass(row, r.schemaOf[row.oid(11)], r.roles.onTables(row.int(8)))
+		r.want(row.oid(3))
 		return nil
-	}, oidArray(r.exposed), r.granted)
+	}, oidArray(r.exposed), r.roles.granted)
 }
 
-func (r *reader) addClass(row row, p Privileges) {
-	events := row.int(10) // bits of CmdType: update 2, insert 3, delete 4
-	var can Privileges
-	for bit, privilege := range map[int]Privileges{2: Update, 3: Insert, 4: Delete} {
-		if events&(1<<bit) != 0 {
-			can |= privilege
-		}
-	}
+func (r *reader) addClass(row row, schema uint16, p Privileges) {
 	r.classOf[row.oid(0)] = ClassID(len(r.c.Classes))
 	r.c.Classes = append(r.c.Classes, Class{
-		OID: row.oid(0), Name: r.text.keep(row.columns[1]), Schema: r.schemaOf[row.oid(2)], Kind: row.columns[3][0], Owner: row.oid(5),
-		RowSecurity: row.bool(6), Forced: row.bool(7), Partition: row.bool(8), Privileges: p, Updatable: can, Unlogged: row.bool(11),
+		OID: row.oid(0), Name: r.text.keep(row.columns[1]), Schema: schema, Kind: row.columns[2][0], Owner: row.oid(4),
+		RowSecurity: row.bool(5), Forced: row.bool(6), Partition: row.bool(7), Privileges: p, Updatable: updatable(row.int(9)), Unlogged: row.bool(10),
 	})
+}
+
+// updatable reads bits of PostgreSQL's CmdType.
+func updatable(events int) (p Privileges) {
+	for _, e := range [...]struct {
+		bit int
+		can Privileges
+	}{{2, Update}, {3, Insert}, {4, Delete}} {
+		if events&(1<<e.bit) != 0 {
+			p |= e.can
+		}
+	}
+	return p
 }
 
 // classOIDs lists the classes from the id on.
@@ -192,7 +166,7 @@ func (r *reader) classOIDs(from ClassID) string {
 func (r *reader) columns(classes string) {
 	sql := `
 select a.attrelid, a.attname, a.attnum, a.atttypid, a.attnotnull, a.atthasdef, a.attgenerated, a.attidentity,
-	case when a.attacl is null then 0 else ` + fmt.Sprintf(privilegesSQL, "a.attacl") + ` end
+	case when a.attacl is null then 0 else ` + grantedSQL("a.attacl") + ` end
 from pg_catalog.pg_attribute a
 where a.attrelid = any($1::oid[]) and a.attnum > 0 and not a.attisdropped
 order by a.attrelid, a.attnum`
@@ -203,11 +177,11 @@ order by a.attrelid, a.attnum`
 			class.Columns.From = uint32(len(r.c.Columns))
 		}
 		class.Columns.N++
-		r.c.Columns = append(r.c.Columns, Column{Name: r.text.keep(row.columns[1]), Number: int16(row.int(2)), Flags: flagsOf(row, class.Privileges|r.privileges(row.int(8)))})
+		r.c.Columns = append(r.c.Columns, Column{Name: r.text.keep(row.columns[1]), Number: int16(row.int(2)), Flags: flagsOf(row, class.Privileges|Privileges(row.int(8)))})
 		r.c.Columns[len(r.c.Columns)-1].Type = TypeID(row.oid(3)) // an object id until finish
 		r.want(row.oid(3))
 		return nil
-	}, classes, r.granted)
+	}, classes, r.roles.granted)
 }
 
 func flagsOf(row row, p Privileges) (f ColumnFlags) {
@@ -227,26 +201,30 @@ func flagsOf(row row, p Privileges) (f ColumnFlags) {
 	return f
 }
 
-// indexes notes which columns are in an index of all rows. An expression in it has the number 0.
-func (r *reader) indexes() {
+// readIndexes keeps the columns of each index that covers all rows. An expression is a column 0, which there is none of;
+// columns that an index only includes count.
+func (r *reader) readIndexes() {
 	r.query(`
-select i.indrelid, pg_catalog.array_to_string(i.indkey::int2[], ' ')
+select i.indrelid, i.indkey::text
 from pg_catalog.pg_index i where i.indrelid = any($1::oid[]) and i.indisvalid and i.indpred is null`, func(row row) error {
-		class, numbers := r.classOf[row.oid(0)], row.numbers(1)
+		class := r.classOf[row.oid(0)]
+		numbers := row.numbers(1)
 		r.indexSets[class] = append(r.indexSets[class], numbers)
 		for _, number := range numbers {
-			r.indexed[columnKey{class, number}] = true
+			if id, ok := r.column(class, number); ok {
+				r.c.Columns[id].Flags |= Indexed
+			}
 		}
 		return nil
 	}, r.classOIDs(0))
-	for id := range r.c.Classes {
-		class := &r.c.Classes[id]
-		for i := range uint32(class.Columns.N) {
-			if column := &r.c.Columns[class.Columns.From+i]; r.indexed[columnKey{ClassID(id), column.Number}] {
-				column.Flags |= Indexed
-			}
-		}
-	}
+}
+
+// column finds the column of that number.
+func (r *reader) column(class ClassID, number int16) (ColumnID, bool) {
+	all := r.c.Classes[class].Columns
+	columns := r.c.Columns[all.From : all.From+uint32(all.N)]
+	i, ok := slices.BinarySearchFunc(columns, number, func(c Column, number int16) int { return cmp.Compare(c.Number, number) })
+	return ColumnID(all.From) + ColumnID(i), ok
 }
 
 // constraints reads primary and unique keys, and the foreign keys whose other end is exposed too. A unique index that is no

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -75,13 +76,10 @@ func (r *reader) otherClasses() {
 		return
 	}
 	r.query(`
-select c.oid, c.relname, n.nspname, c.relkind, c.reltype, c.relowner, c.relrowsecurity, c.relforcerowsecurity, c.relispartition, 0, 0, false
+select c.oid, c.relname, c.relkind, c.reltype, c.relowner, c.relrowsecurity, c.relforcerowsecurity, c.relispartition, 0, 0, c.relpersistence = 'u', n.nspname
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.oid = any($1::oid[]) order by c.oid`, func(row row) error {
-		schema := r.schema(row.columns[2])
-		row.columns[2] = []byte("0")
-		r.addClass(row, 0)
-		r.c.Classes[len(r.c.Classes)-1].Schema = schema
+		r.addClass(row, r.schema(row.columns[11]), 0)
 		return nil
 	}, oidArray(oids))
 	r.columns(r.classOIDs(from))
@@ -101,6 +99,9 @@ func (r *reader) labels() {
 select e.enumtypid, e.enumlabel from pg_catalog.pg_enum e where e.enumtypid = any($1::oid[])
 order by e.enumtypid, e.enumsortorder`, func(row row) error {
 		t := &r.c.Types[r.typeOf[row.oid(0)]]
+		if t.Labels.N == math.MaxUint16 {
+			return fmt.Errorf("enum %s has more than %d labels: make it a table", t.Name, math.MaxUint16)
+		}
 		if t.Labels.N == 0 {
 			t.Labels.From = uint32(len(r.c.Labels))
 		}
