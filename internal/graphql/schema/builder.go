@@ -67,6 +67,7 @@ func (b *builder) readClasses() error {
 	}
 	b.findUsed()
 	b.nameClasses()
+	b.nameColumns()
 	return nil
 }
 

@@ -53,6 +53,7 @@ func (s *Schema) changeInput(c catalog.ClassID, name string, e entry) *Type {
 		t.Description = say(0, "All input for the create `%s` mutation.", row)
 		t.Inputs = append(t.Inputs, InputValue{Name: table, Description: say(2, "The `%s` to be created by this mutation.", row),
 			Type: Ref{Name: row + "Input", NonNull: true}, Bind: InputBind{Op: InObject}})
+		t.Inputs = uniqueInputs(t.Inputs)
 		return t
 	case updateInput, deleteInput:
 		t.Description = say(0, "All input for the `%s` mutation.", camel(field+s.tableName(c)))
@@ -67,6 +68,7 @@ func (s *Schema) changeInput(c catalog.ClassID, name string, e entry) *Type {
 		t.Inputs = append(t.Inputs, InputValue{Name: camel(table + "-patch"), Description: say(2, "An object where the defined keys will be set on the `%s` being updated.", row),
 			Type: Ref{Name: row + "Patch", NonNull: true}, Bind: InputBind{Op: InObject}})
 	}
+	t.Inputs = uniqueInputs(t.Inputs)
 	return t
 }
 
@@ -78,7 +80,7 @@ func (s *Schema) keyInputs(k Key, described bool) (inputs []InputValue) {
 		ref.NonNull = true
 		text := ""
 		if described {
-			_, text = parseComment(s.catalog.Comment(column.Comment))
+			_, text = parseComment(s.commentOf(column))
 		}
 		inputs = append(inputs, InputValue{Name: camel(s.columnName(id)), Description: text, Type: ref, Bind: InputBind{Op: InColumn, Column: id, Pg: column.Type}})
 	}
@@ -111,6 +113,7 @@ func (s *Schema) changePayload(c catalog.ClassID, name string, kind what) *Type 
 	if matches("connection", s.classes[c].readable, tags) {
 		t.Fields = append(t.Fields, s.payloadEdge(c)...)
 	}
+	t.Fields = firstOfEachName(t.Fields)
 	return t
 }
 

@@ -99,23 +99,6 @@ func (b *builder) free(name, who string, suffixes []string) string {
 	return try
 }
 
-// columnName is the name that fields and arguments of a column are made from. Relay's id is taken.
-func (s *Schema) columnName(id catalog.ColumnID) string {
-	column := &s.catalog.Columns[id]
-	name := ""
-	if column.Comment != 0 {
-		tags, _ := parseComment(s.catalog.Comment(column.Comment))
-		name = tags.get("name")
-	}
-	if name == "" {
-		name = column.Name
-	}
-	if strings.EqualFold(name, "id") {
-		return "row_id"
-	}
-	return plain(name)
-}
-
 func (s *Schema) joined(columns []catalog.ColumnID) string {
 	names := make([]string, len(columns))
 	for i, c := range columns {

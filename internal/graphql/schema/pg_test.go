@@ -230,9 +230,21 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
+func BenchmarkRootField(b *testing.B) {
+	s := schemaOf(b, "forum_owner", pgtest.Load(b, "../testdata/forum.sql"), "app_public")
+	for _, name := range []string{"allPosts", "postByRowId", "searchPosts"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				s.RootField("Query", name)
+			}
+		})
+	}
+}
+
 func BenchmarkType(b *testing.B) {
 	s := schemaOf(b, "forum_owner", pgtest.Load(b, "../testdata/forum.sql"), "app_public")
-	for _, name := range []string{"Post", "TypeSample", "PostCondition"} {
+	for _, name := range []string{"Post", "TypeSample", "PostCondition", "PostConnection", "UpdatePostInput"} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

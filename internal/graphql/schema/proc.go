@@ -205,7 +205,7 @@ func (s *Schema) procArgs(f *catalog.Proc, skip int) (args []InputValue) {
 		ref.NonNull = required
 		args = append(args, InputValue{Name: plain(camel(plain(name))), Type: ref, Bind: InputBind{Op: InProcArg, Index: uint16(index), Pg: a.Type}})
 	}
-	return args
+	return uniqueInputs(args)
 }
 
 // takesPatch tells whether a tag asks for a row of which not every column is given.

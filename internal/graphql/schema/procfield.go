@@ -33,7 +33,7 @@ func (s *Schema) procField(p proc, skip int) Field {
 		out.Type.NonNull = tags.has("notNull")
 	}
 	if f.Set {
-		out.Args = append(out.Args, s.setArgs(out.Bind, tags, skip)...)
+		out.Args = uniqueInputs(append(out.Args, s.setArgs(out.Bind, tags, skip)...))
 		if out.Description == "" {
 			out.Description = say(2, "Reads and enables pagination through a set of `%s`.", set)
 		}
@@ -148,7 +148,7 @@ func (s *Schema) deriveProc(e entry, name string) *Type {
 		return s.record(f, name, of)
 	case procInput:
 		inputs := append([]InputValue{inputMutationID}, s.procArgs(f, 0)...)
-		return &Type{Name: name, Kind: Input, Proc: p.id, HasProc: true, Inputs: inputs, Description: "All input for the `" + camel(s.procName(p.id)) + "` mutation."}
+		return &Type{Name: name, Kind: Input, Proc: p.id, HasProc: true, Inputs: uniqueInputs(inputs), Description: "All input for the `" + camel(s.procName(p.id)) + "` mutation."}
 	default:
 		return s.procPayloadType(p, name, bind)
 	}
@@ -168,9 +168,13 @@ func (s *Schema) record(f *catalog.Proc, name string, of *Type) *Type {
 		}
 		ref, _ := s.refOf(a.Type, false, false)
 		ref.NonNull = false
-		t.Fields = append(t.Fields, Field{Name: camel(plain(a.Name)), Type: ref, Bind: Bind{Op: OpRecordField, Proc: of.Proc, Index: uint16(index), Pg: a.Type}})
+		name := camel(plain(a.Name))
+		if !validName(name) {
+			name = "column" + madeUp(name)
+		}
+		name = numbered(name, func(s string) bool { return t.Field(s) != nil })
+		t.Fields = append(t.Fields, Field{Name: name, Type: ref, Bind: Bind{Op: OpRecordField, Proc: of.Proc, Index: uint16(index), Pg: a.Type}})
 	}
-	t.Fields = firstOfEachName(t.Fields)
 	return t
 }
 
@@ -199,6 +203,7 @@ func (s *Schema) procPayloadType(p proc, name string, bind Bind) *Type {
 	if bind.Result == ResultRow && matches("connection", true, tags) {
 		t.Fields = append(t.Fields, s.payloadEdge(result.Bind.Class)...)
 	}
+	t.Fields = firstOfEachName(t.Fields)
 	return t
 }
 

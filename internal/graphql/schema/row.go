@@ -52,14 +52,8 @@ func (s *Schema) columnsOf(c catalog.ClassID, what string, each func(id catalog.
 	for i := range uint32(k.Columns.N) {
 		id := catalog.ColumnID(k.Columns.From + i)
 		column := &s.catalog.Columns[id]
-		var own, ofType tags
-		var text string
-		if column.Comment != 0 {
-			own, text = parseComment(s.catalog.Comment(column.Comment))
-		}
-		if typ := &s.catalog.Types[column.Type]; typ.Comment != "" {
-			ofType, _ = parseComment(typ.Comment)
-		}
+		own, text := parseComment(s.commentOf(column))
+		ofType, _ := parseComment(s.catalog.Types[column.Type].Comment)
 		if matches(what, s.byDefault(c, column, own, what), ofType, own) {
 			each(id, column, own, text)
 		}
@@ -185,10 +179,17 @@ func (s *Schema) orderBy(c catalog.ClassID, name string) *Type {
 			return
 		}
 		name := s.columnName(id)
-		t.Values = append(t.Values, EnumValue{Name: constant(name + "_asc"), Order: Order{Kind: OrderByColumn, Column: id}}, EnumValue{Name: constant(name + "_desc"), Order: Order{Kind: OrderByColumn, Column: id, Desc: true}})
+		for _, v := range t.Values {
+			if v.Name == orderName(name, "_asc") {
+				return
+			}
+		}
+		t.Values = append(t.Values, EnumValue{Name: orderName(name, "_asc"), Order: Order{Kind: OrderByColumn, Column: id}}, EnumValue{Name: orderName(name, "_desc"), Order: Order{Kind: OrderByColumn, Column: id, Desc: true}})
 	})
 	return t
 }
+
+func orderName(column, direction string) string { return plainStart(constant(column + direction)) }
 
 // connection and edge are alike for rows, records and values. of carries Class or Proc, bind what nodes are.
 func connection(name, edgeName string, item Ref, of *Type, bind Bind) *Type {

@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"iter"
 	"slices"
 	"unsafe"
 
@@ -11,14 +10,15 @@ import (
 // Schema derives types from a catalog. It is immutable and safe for concurrent use.
 type Schema struct {
 	catalog  *catalog.Catalog
-	classes  []class                   // by ClassID
-	order    []uint32                  // of the shown classes: those of few columns first, then by name
-	virtual  []virtualRelation         // relations above the catalog's foreign keys
-	forward  []relation                // by class, in the order of their names
-	backward []relation                // by foreign class, in the order of the referring tables
-	procs    []proc                    // the shown ones, in the order of the SDL
-	computed []uint32                  // of procs: those that are fields of a class, in order of it
-	renamed  map[catalog.TypeID]string // types whose own names were taken
+	classes  []class                     // by ClassID
+	order    []uint32                    // of the shown classes: those of few columns first, then by name
+	virtual  []virtualRelation           // relations above the catalog's foreign keys
+	forward  []relation                  // by class, in the order of their names
+	backward []relation                  // by foreign class, in the order of the referring tables
+	procs    []proc                      // the shown ones, in the order of the SDL
+	computed []uint32                    // of procs: those that are fields of a class, in order of it
+	renamed  map[catalog.TypeID]string   // types whose own names were taken
+	columns  map[catalog.ColumnID]string // columns whose own names were taken
 	types    index
 	queries  index
 	changes  index
@@ -59,6 +59,9 @@ func (s *Schema) Type(name string) *Type {
 	}
 	e, ok := s.types.find(name)
 	if !ok {
+		e, ok = s.companion(name)
+	}
+	if !ok {
 		return nil
 	}
 	return s.derive(e, name)
@@ -85,76 +88,6 @@ func (s *Schema) fieldIn(in *index, name string, derive func(entry) Field) *Fiel
 	}
 	f := derive(e)
 	return &f
-}
-
-// rootType derives a whole root type, for introspection and the SDL.
-func (s *Schema) rootType(name string) *Type {
-	t := &Type{Name: name, Kind: Object}
-	if name == "Mutation" {
-		t.Description = "The root mutation type which contains root level fields which mutate data."
-		for _, e := range s.changes.ordered(s.place) {
-			t.Fields = append(t.Fields, s.mutationField(e))
-		}
-		return t
-	}
-	t.Description, t.Implements = queryDescription, []string{"Node"}
-	t.Fields = append(t.Fields, queryFields...)
-	for _, e := range s.queries.ordered(s.place) {
-		t.Fields = append(t.Fields, s.queryField(e))
-	}
-	return t
-}
-
-// Types walks all types that the roots reach, in the order of the SDL: a type, what it implements, then for each field its
-// type and those of its arguments. The built-in scalars that are used are among them.
-func (s *Schema) Types() iter.Seq[*Type] {
-	return func(yield func(*Type) bool) {
-		w := walker{schema: s, seen: map[string]bool{}, yield: yield}
-		if w.visit("Query") && s.MutationType() != "" {
-			w.visit("Mutation")
-		}
-	}
-}
-
-type walker struct {
-	schema *Schema
-	seen   map[string]bool
-	yield  func(*Type) bool
-}
-
-// visit is false when the asker has had enough.
-func (w *walker) visit(name string) bool {
-	if w.seen[name] {
-		return true
-	}
-	w.seen[name] = true
-	t := w.schema.Type(name)
-	if t == nil {
-		return true
-	}
-	if !w.yield(t) {
-		return false
-	}
-	for _, of := range t.Implements {
-		if !w.visit(of) {
-			return false
-		}
-	}
-	for i := range t.Fields {
-		if !w.visit(t.Fields[i].Type.Name) || !w.inputs(t.Fields[i].Args) {
-			return false
-		}
-	}
-	return w.inputs(t.Inputs)
-}
-
-func (w *walker) inputs(in []InputValue) bool {
-	for i := range in {
-		if !w.visit(in[i].Type.Name) {
-			return false
-		}
-	}
-	return true
 }
 
 // MutationType is the name of the mutation type, "" if nothing can be changed. The query type is always Query.
@@ -273,6 +206,9 @@ func (s *Schema) Size() int64 {
 	}
 	for _, k := range s.virtual {
 		n += sizeOf(k.Columns) + sizeOf(k.ForeignColumns) + k.tags.size()
+	}
+	for _, name := range s.columns {
+		n += 2*int64(unsafe.Sizeof(name)) + int64(len(name))
 	}
 	for _, name := range s.renamed {
 		n += 2*int64(unsafe.Sizeof(name)) + int64(len(name))

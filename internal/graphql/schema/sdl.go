@@ -4,15 +4,16 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"iter"
 	"strings"
 	"unicode/utf16"
 )
 
 // WriteSDL writes the schema definition, streamed type by type, in the form of GraphQL's reference implementation.
 func (s *Schema) WriteSDL(w io.Writer) error {
-	p := &printer{w: bufio.NewWriter(w)}
+	p := &printer{w: bufio.NewWriter(w), fields: s.FieldsOf}
 	first := true
-	for t := range s.Types() {
+	for t := range s.walk(rootHead) {
 		if t.Kind == Scalar && isBuiltIn(t.Name) {
 			continue
 		}
@@ -33,7 +34,10 @@ func isBuiltIn(name string) bool {
 	return false
 }
 
-type printer struct{ w *bufio.Writer }
+type printer struct {
+	w      *bufio.Writer
+	fields func(typeName string) iter.Seq[Field] // of the roots
+}
 
 func (p *printer) put(parts ...string) {
 	for _, s := range parts {
@@ -66,6 +70,13 @@ func (p *printer) definition(t *Type) {
 	p.put(" {\n")
 	for i := range t.Fields {
 		p.field(&t.Fields[i], i == 0)
+	}
+	if t.Name == "Query" || t.Name == "Mutation" {
+		first := true
+		for f := range p.fields(t.Name) {
+			p.field(&f, first)
+			first = false
+		}
 	}
 	for i := range t.Inputs {
 		p.description(t.Inputs[i].Description, "  ", i == 0)

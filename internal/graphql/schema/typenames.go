@@ -1,6 +1,8 @@
 package schema
 
 import (
+	"strings"
+
 	"github.com/leveehq/levee/internal/graphql/catalog"
 )
 
@@ -50,41 +52,102 @@ func (b *builder) give(to *[]entry, name string, e entry, kind, who string) bool
 
 type giver func(name string, kind what, id uint32, sub int, who string) bool
 
+// companions are the types that go with a row type and are named after it. The index has only the row type: it would be three
+// times as large with all.
+var companions = []struct {
+	before, after string
+	kind          what
+}{
+	{"", "Connection", connectionType}, {"", "Edge", edgeType}, {"", "Condition", conditionType}, {"", "OrderBy", orderByType}, {"", "Patch", patchType},
+	{"Create", "Payload", createPayload}, {"Create", "Input", createInput}, {"Update", "Payload", updatePayload}, {"Update", "Input", updateInput},
+	{"Delete", "Payload", deletePayload}, {"Delete", "Input", deleteInput}, {"", "Input", inputType},
+}
+
+// companion finds the type that goes with a row type.
+func (s *Schema) companion(name string) (entry, bool) {
+	for _, c := range companions {
+		if len(name) <= len(c.before)+len(c.after) || !strings.HasPrefix(name, c.before) || !strings.HasSuffix(name, c.after) {
+			continue
+		}
+		e, ok := s.types.find(name[len(c.before) : len(name)-len(c.after)])
+		if !ok || e.kind != rowType || !s.hasCompanion(catalog.ClassID(e.id), c.kind) {
+			continue
+		}
+		if c.before == "" || upperCamel(c.before+"-"+s.tableName(catalog.ClassID(e.id))+"-"+c.after) == name {
+			e.kind = c.kind
+			return e, true
+		}
+	}
+	return entry{}, false
+}
+
+func (s *Schema) hasCompanion(c catalog.ClassID, kind what) bool {
+	verb := ""
+	switch kind {
+	case connectionType, edgeType, inputType:
+		return true
+	case conditionType, orderByType, patchType:
+		return s.classes[c].shown
+	case createPayload, createInput:
+		return s.classes[c].shown && s.creatable(c)
+	case updatePayload, updateInput:
+		verb = "update"
+	default:
+		verb = "delete"
+	}
+	if !s.classes[c].shown {
+		return false
+	}
+	for _, m := range s.changesOf(c) {
+		if m.verb == verb {
+			return m.node || (kind == updatePayload || kind == deletePayload) && len(m.keys) > 0
+		}
+	}
+	return false
+}
+
 func (b *builder) nameRowTypes(c catalog.ClassID, give giver) {
-	id, name, who := uint32(c), b.typeName(c), "table "+b.describe(c)
-	give(name, rowType, id, 0, who)
-	give(name+"Connection", connectionType, id, 0, who)
-	give(name+"Edge", edgeType, id, 0, who)
-	give(name+"Input", inputType, id, 0, who)
-	if b.classes[c].shown {
-		give(name+"Condition", conditionType, id, 0, who)
-		give(name+"OrderBy", orderByType, id, 0, who)
-		give(name+"Patch", patchType, id, 0, who)
+	name, who := b.typeName(c), "table "+b.describe(c)
+	give(name, rowType, uint32(c), 0, who)
+	for _, x := range companions {
+		if x.before == "" && b.hasCompanion(c, x.kind) {
+			b.claim(name+x.after, who)
+		}
 	}
 }
 
+// nameChangeTypes enters only what companion would not find: the types of keys, and of tables with an underscore in front.
 func (b *builder) nameChangeTypes(c catalog.ClassID, give giver) {
-	id, name, who := uint32(c), b.tableName(c), "table "+b.describe(c)
-	if b.creatable(c) {
-		give(upperCamel("create-"+name+"-payload"), createPayload, id, 0, who)
-		give(upperCamel("create-"+name+"-input"), createInput, id, 0, who)
-	}
-	for _, m := range b.changesOf(c) {
-		payload, node, byKey := updatePayload, updateInput, updateKeyInput
-		if m.verb == "delete" {
-			payload, node, byKey = deletePayload, deleteInput, deleteKeyInput
-		}
-		if !m.node && len(m.keys) == 0 {
+	id, name, who := uint32(c), b.typeName(c), "table "+b.describe(c)
+	for _, x := range companions {
+		if x.before == "" || !b.hasCompanion(c, x.kind) {
 			continue
 		}
-		give(upperCamel(m.verb+"-"+name+"-payload"), payload, id, 0, who)
-		if m.node {
-			give(upperCamel(m.verb+"-"+name+"-input"), node, id, 0, who)
+		if full := upperCamel(x.before + "-" + b.tableName(c) + "-" + x.after); full != x.before+name+x.after {
+			give(full, x.kind, id, 0, who)
+		} else {
+			b.claim(full, who)
+		}
+	}
+	for _, m := range b.changesOf(c) {
+		byKey := updateKeyInput
+		if m.verb == "delete" {
+			byKey = deleteKeyInput
 		}
 		for _, i := range m.keys {
 			give(upperCamel(m.verb+"-"+b.keyName(b.Keys(c)[i])+"-input"), byKey, id, i, who)
 		}
 	}
+}
+
+// claim keeps a name that companion finds from others.
+func (b *builder) claim(name, who string) {
+	hash := hashOf(name)
+	if first, ok := b.taken[hash]; ok && first != who {
+		b.warn("type %s of %s is left out, because %s has that name: give one of them another with a comment such as @name", name, who, first)
+		return
+	}
+	b.taken[hash] = who
 }
 
 func (b *builder) namePgTypes(give giver) {
