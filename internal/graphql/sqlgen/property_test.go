@@ -1,0 +1,452 @@
+package sqlgen
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/leveehq/levee/internal/graphql/document"
+)
+
+// question is a selection of a row: what is asked for, and how it is to be answered.
+type question []item
+
+type item struct {
+	alias string
+	field string
+	of    *class // a relation's
+	link  link
+	sub   question // of one row
+	many  *many
+	typ   bool
+	id    bool
+}
+
+// many is what is asked of a list.
+type many struct {
+	of                  *class
+	first, last, offset int               // -1: absent
+	vars                map[string]string // arguments that are variables
+	order               []sorted
+	condition           map[string]string // text by field; "" for null
+	parts               []string          // nodes, edges, pageInfo, totalCount, in the order asked for
+	nodes, edges        question
+}
+
+// pages are the longest list that may come without first and last: few enough that some are longer.
+const pages = 7
+
+func TestOneStatementAnswersLikeOneForEachRow(t *testing.T) {
+	e, db, n := fewRows(t, Options{Limits: document.Limits{Page: pages, Cost: 1 << 30, Depth: 40, Aliases: 1 << 20, RootField: 1 << 20, Tokens: 1 << 20}})
+	rapid.Check(t, func(rt *rapid.T) {
+		var query strings.Builder
+		var want expectation
+		data := map[string]any{}
+		d := &drawing{T: rt, vars: map[string]any{}}
+		for i := range rapid.IntRange(1, 3).Draw(rt, "roots") {
+			d.root(n, &query, &want, data, fmt.Sprintf("r%d", i))
+		}
+		asked := "query" + d.declarations(query.String()) + " { " + query.String() + "}"
+		response, err := e.Execute(t.Context(), db, Request{Query: asked, Variables: d.vars})
+		if err != nil {
+			rt.Fatalf("%s: %v", asked, err)
+		}
+		got := decoded(t, response)
+		if again, err := e.Execute(t.Context(), db, Request{Query: asked, Variables: d.vars}); err != nil || string(again.Data) != string(response.Data) {
+			rt.Fatalf("%s\nby the plan that was kept: %s, %v", asked, again.Data, err)
+		}
+		paths := []string{}
+		for _, err := range got.Errors {
+			paths = append(paths, fmt.Sprint(err.Path...))
+		}
+		sort.Strings(paths)
+		sort.Strings(want.paths)
+		if !reflect.DeepEqual(got.Data, any(data)) || !slices.Equal(paths, want.paths) {
+			rt.Fatalf("%s\n%s\ngave %s\n with %v\nnot  %s\n with %v", asked, jsonOf(d.vars), jsonOf(got.Data), paths, jsonOf(data), want.paths)
+		}
+	})
+}
+
+// drawing is a request being drawn, with its variables.
+type drawing struct {
+	*rapid.T
+	vars  map[string]any
+	types []string
+}
+
+// declarations are of those that the text uses: what was drawn for a part that is not asked for is not in it.
+func (d *drawing) declarations(text string) string {
+	var used []string
+	for i, typ := range d.types {
+		name := fmt.Sprintf("$v%d", i)
+		if regexp.MustCompile(regexp.QuoteMeta(name) + `\b`).MatchString(text) {
+			used = append(used, name+": "+typ)
+		}
+	}
+	if len(used) == 0 {
+		return ""
+	}
+	return "(" + strings.Join(used, ", ") + ")"
+}
+
+// variable makes an argument one, half of the time.
+func (d *drawing) variable(m *many, name, typ string, value any) {
+	if rapid.Bool().Draw(d.T, "variable") {
+		v := fmt.Sprintf("v%d", len(d.types))
+		d.types = append(d.types, typ)
+		d.vars[v] = value
+		m.vars[name] = "$" + v
+	}
+}
+
+func jsonOf(v any) string {
+	text, _ := json.Marshal(v)
+	return string(text)
+}
+
+// expectation collects the paths of lists that are too long.
+type expectation struct{ paths []string }
+
+func (e *expectation) fail(path []any) { e.paths = append(e.paths, fmt.Sprint(path...)) }
+
+func (d *drawing) root(n *naive, query *strings.Builder, want *expectation, data map[string]any, alias string) {
+	c := model[rapid.SampledFrom(slices.Sorted(maps.Keys(model))).Draw(d.T, "class")]
+	if rapid.Bool().Draw(d.T, "list") {
+		m := d.many(c, 3)
+		fmt.Fprintf(query, "%s: %s%s ", alias, c.all, m)
+		rows := n.list(c, m.columns(), m.values(), m.order)
+		value, _ := n.many(m, rows, []any{alias}, want)
+		data[alias] = value
+		return
+	}
+	all := n.list(c, nil, nil, nil)
+	q := d.question(c, 3)
+	r := rapid.SampledFrom(all).Draw(d.T, "row")
+	switch rapid.IntRange(0, 2).Draw(d.T, "by") {
+	case 0:
+		fmt.Fprintf(query, "%s: node(id: %q) { ... on %s %s } ", alias, c.id(r), c.typ, q)
+	case 1:
+		fmt.Fprintf(query, "%s: %s(id: %q) %s ", alias, strings.ToLower(c.typ[:1])+c.typ[1:], c.id(r), q)
+	default:
+		args, by := []string{}, []string{}
+		for _, column := range c.key {
+			field := c.fieldOf(column)
+			args = append(args, fmt.Sprintf("%s: %s", field, literalOf(c.leaf(r, column))))
+			by = append(by, strings.ToUpper(field[:1])+field[1:])
+		}
+		fmt.Fprintf(query, "%s: %sBy%s(%s) %s ", alias, strings.ToLower(c.typ[:1])+c.typ[1:], strings.Join(by, "And"), strings.Join(args, ", "), q)
+	}
+	value, _ := n.one(c, q, r, []any{alias}, want)
+	data[alias] = value
+}
+
+func (c *class) fieldOf(column string) string {
+	for field, of := range c.fields {
+		if of == column {
+			return field
+		}
+	}
+	panic(column)
+}
+
+func literalOf(v any) string {
+	if n, ok := v.(json.Number); ok {
+		return n.String()
+	}
+	return fmt.Sprintf("%q", v)
+}
+
+func (d *drawing) question(c *class, depth int) (q question) {
+	fields := slices.Sorted(maps.Keys(c.fields))
+	ones, manies := slices.Sorted(maps.Keys(c.one)), slices.Sorted(maps.Keys(c.many))
+	for i := range rapid.IntRange(1, 4).Draw(d.T, "fields") {
+		it := item{alias: fmt.Sprintf("a%d", i)}
+		switch kind := rapid.IntRange(0, 7).Draw(d.T, "kind"); {
+		case kind == 0:
+			it.typ = true
+		case kind == 1:
+			it.id = true
+		case kind < 4 && depth > 0 && len(ones) > 0:
+			it.field = rapid.SampledFrom(ones).Draw(d.T, "one")
+			it.link = c.one[it.field]
+			it.of = model[it.link.to]
+			it.sub = d.question(it.of, depth-1)
+		case kind < 6 && depth > 0 && len(manies) > 0:
+			it.field = rapid.SampledFrom(manies).Draw(d.T, "many")
+			it.link = c.many[it.field]
+			it.of = model[it.link.to]
+			it.many = d.many(it.of, depth-1)
+		default:
+			it.field = rapid.SampledFrom(fields).Draw(d.T, "field")
+		}
+		q = append(q, it)
+	}
+	return q
+}
+
+// samples are values of the fields that are texts, some of which no row has.
+var samples = map[string][]string{"topic": {"", "t0", "t1", "t2"}, "slug": {"f1", "f9"}, "username": {"u7", "u3", "none"}, "email": {"", "u1@x", "U2@X", "none@x"}}
+
+func (d *drawing) many(c *class, depth int) *many {
+	m := &many{of: c, first: -1, last: -1, offset: -1, condition: map[string]string{}, vars: map[string]string{}}
+	switch rapid.IntRange(0, 3).Draw(d.T, "limit") {
+	case 0:
+		m.first = rapid.IntRange(0, pages).Draw(d.T, "first")
+	case 1:
+		m.last = rapid.IntRange(0, pages).Draw(d.T, "last")
+	case 2:
+		m.first, m.last = rapid.IntRange(0, pages).Draw(d.T, "first"), rapid.IntRange(0, pages).Draw(d.T, "last")
+	}
+	if m.last < 0 && rapid.Bool().Draw(d.T, "skip") {
+		m.offset = rapid.IntRange(0, 6).Draw(d.T, "offset")
+	}
+	for _, name := range []string{"first", "last", "offset"} {
+		n := map[string]int{"first": m.first, "last": m.last, "offset": m.offset}[name]
+		if n >= 0 {
+			d.variable(m, name, "Int", json.Number(fmt.Sprint(n)))
+		}
+	}
+	for range rapid.IntRange(0, 2).Draw(d.T, "orders") {
+		field := rapid.SampledFrom(append([]string{""}, c.indexed...)).Draw(d.T, "order")
+		m.order = append(m.order, sorted{field, rapid.Bool().Draw(d.T, "desc")})
+	}
+	if len(m.order) > 0 {
+		var names []any
+		for _, o := range m.order {
+			names = append(names, o.String())
+		}
+		d.variable(m, "orderBy", "["+c.typ+"OrderBy!]", names)
+	}
+	if rapid.IntRange(0, 3).Draw(d.T, "condition") == 0 {
+		field := rapid.SampledFrom(c.indexed).Draw(d.T, "where")
+		values := []string{"", "1", "2", "3"}
+		if some := samples[field]; some != nil {
+			values = some
+		}
+		m.condition[field] = rapid.SampledFrom(values).Draw(d.T, "value")
+		d.variable(m, "condition", c.typ+"Condition", map[string]any{field: m.value(field)})
+	}
+	m.parts = rapid.SampledFrom([][]string{{"nodes"}, {"edges"}, {"totalCount"}, {"pageInfo"}, {"pageInfo", "nodes"}, {"totalCount", "edges", "pageInfo"}, {"nodes", "edges"}}).Draw(d.T, "parts")
+	m.nodes, m.edges = d.question(c, depth), d.question(c, depth)
+	return m
+}
+
+func (q question) String() string {
+	var b strings.Builder
+	b.WriteString("{")
+	for _, it := range q {
+		name := it.field
+		if it.typ {
+			name = "__typename"
+		}
+		if it.id {
+			name = "id"
+		}
+		fmt.Fprintf(&b, " %s: %s", it.alias, name)
+		if it.many != nil {
+			b.WriteString(it.many.String())
+		} else if it.of != nil {
+			b.WriteString(" " + it.sub.String())
+		}
+	}
+	return b.String() + " }"
+}
+
+func (m *many) String() string {
+	var args []string
+	for _, a := range []struct {
+		name string
+		n    int
+	}{{"first", m.first}, {"last", m.last}, {"offset", m.offset}} {
+		if a.n >= 0 {
+			args = append(args, a.name+": "+m.argument(a.name, fmt.Sprint(a.n)))
+		}
+	}
+	if len(m.order) > 0 {
+		var names []string
+		for _, o := range m.order {
+			names = append(names, o.String())
+		}
+		args = append(args, "orderBy: "+m.argument("orderBy", "["+strings.Join(names, ", ")+"]"))
+	}
+	for _, field := range slices.Sorted(maps.Keys(m.condition)) {
+		args = append(args, "condition: "+m.argument("condition", "{ "+field+": "+m.literal(field)+" }"))
+	}
+	list := ""
+	if len(args) > 0 {
+		list = "(" + strings.Join(args, ", ") + ")"
+	}
+	var b strings.Builder
+	for _, part := range m.parts {
+		switch part {
+		case "nodes":
+			fmt.Fprintf(&b, " nodes %s", m.nodes)
+		case "edges":
+			fmt.Fprintf(&b, " edges { node %s }", m.edges)
+		case "pageInfo":
+			b.WriteString(" pageInfo { hasNextPage hasPreviousPage }")
+		default:
+			b.WriteString(" totalCount")
+		}
+	}
+	return list + " {" + b.String() + " }"
+}
+
+func (o sorted) String() string {
+	name := "PRIMARY_KEY"
+	if o.field != "" {
+		var b strings.Builder
+		for _, r := range o.field {
+			if r >= 'A' && r <= 'Z' {
+				b.WriteByte('_')
+			}
+			b.WriteRune(r)
+		}
+		name = strings.ToUpper(b.String())
+	}
+	if o.desc {
+		return name + "_DESC"
+	}
+	return name + "_ASC"
+}
+
+// argument is the variable that stands for an argument, or its literal.
+func (m *many) argument(name, literal string) string {
+	if v, ok := m.vars[name]; ok {
+		return v
+	}
+	return literal
+}
+
+// value is a condition's as a variable has it.
+func (m *many) value(field string) any {
+	switch literal := m.literal(field); {
+	case literal == "null":
+		return nil
+	case literal[0] == '"':
+		return m.condition[field]
+	default:
+		return json.Number(literal)
+	}
+}
+
+func (m *many) literal(field string) string {
+	value, column := m.condition[field], m.of.fields[field]
+	switch {
+	case value == "":
+		return "null"
+	case m.of.kinds[column] == "big", samples[field] != nil:
+		return fmt.Sprintf("%q", value)
+	default:
+		return value
+	}
+}
+
+func (m *many) columns() (columns []string) {
+	for _, field := range slices.Sorted(maps.Keys(m.condition)) {
+		columns = append(columns, m.of.fields[field])
+	}
+	return columns
+}
+
+func (m *many) values() (values []string) {
+	for _, field := range slices.Sorted(maps.Keys(m.condition)) {
+		values = append(values, m.condition[field])
+	}
+	return values
+}
+
+// one answers a question of a row. It is nil, false if a list that must not be null is.
+func (n *naive) one(c *class, q question, r row, path []any, want *expectation) (any, bool) {
+	out := map[string]any{}
+	for _, it := range q {
+		path := append(path[:len(path):len(path)], it.alias)
+		switch {
+		case it.typ:
+			out[it.alias] = c.typ
+		case it.id:
+			out[it.alias] = c.id(r)
+		case it.many != nil:
+			rows := n.list(it.of, append(it.many.columns(), it.link.there...), append(it.many.values(), texts(r, it.link.here)...), it.many.order)
+			value, ok := n.many(it.many, rows, path, want)
+			if !ok {
+				return nil, false
+			}
+			out[it.alias] = value
+		case it.of != nil:
+			out[it.alias] = n.related(it, r, path, want)
+		default:
+			out[it.alias] = c.leaf(r, c.fields[it.field])
+		}
+	}
+	return out, true
+}
+
+func (n *naive) related(it item, r row, path []any, want *expectation) any {
+	if slices.Contains(texts(r, it.link.here), "") {
+		return nil
+	}
+	rows := n.list(it.of, it.link.there, texts(r, it.link.here), nil)
+	if len(rows) == 0 {
+		return nil
+	}
+	value, _ := n.one(it.of, it.sub, rows[0], path, want)
+	return value
+}
+
+// many answers what is asked of a list.
+func (n *naive) many(m *many, all []row, path []any, want *expectation) (any, bool) {
+	rest := all[min(max(m.offset, 0), len(all)):]
+	rows, next, previous := rest, false, m.offset > 0
+	if m.first >= 0 {
+		rows = rows[:min(m.first, len(rows))]
+		next, previous = m.first > 0 && len(rest) > m.first, previous && m.first > 0
+	}
+	if m.last >= 0 {
+		next, previous = false, m.first < 0 && m.last > 0 && len(rows) > m.last
+		rows = rows[max(len(rows)-m.last, 0):]
+	}
+	if m.first < 0 && m.last < 0 && len(rest) > n.page && m.needsRows() {
+		want.fail(path)
+		return nil, false
+	}
+	out := map[string]any{}
+	for _, part := range m.parts {
+		switch part {
+		case "nodes":
+			out[part] = n.each(m.of, m.nodes, rows, append(path[:len(path):len(path)], part), nil, want)
+		case "edges":
+			out[part] = n.each(m.of, m.edges, rows, append(path[:len(path):len(path)], part), []any{"node"}, want)
+		case "pageInfo":
+			out[part] = map[string]any{"hasNextPage": next, "hasPreviousPage": previous}
+		default:
+			out[part] = json.Number(fmt.Sprint(len(all)))
+		}
+	}
+	return out, true
+}
+
+func (m *many) needsRows() bool {
+	return !slices.Equal(m.parts, []string{"totalCount"})
+}
+
+func (n *naive) each(c *class, q question, rows []row, path, below []any, want *expectation) any {
+	list := []any{}
+	for i, r := range rows {
+		at := append(append(path[:len(path):len(path)], i), below...)
+		value, _ := n.one(c, q, r, at, want)
+		if below != nil {
+			value = map[string]any{"node": value}
+		}
+		list = append(list, value)
+	}
+	return list
+}
