@@ -1,14 +1,10 @@
 package sqlgen
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/vektah/gqlparser/v2/ast"
-
 	"github.com/leveehq/levee/internal/graphql/catalog"
-	"github.com/leveehq/levee/internal/graphql/pgvalue"
 	"github.com/leveehq/levee/internal/graphql/schema"
 )
 
@@ -221,184 +217,32 @@ func (c *compiler) callMutation(w *builder, s *selected, input source, t *schema
 	}
 }
 
-// captured writes a record, or an array of records, from the function itself.
+// captured writes a record, or an array of records, from the function itself. The payload may show it under several names, each
+// with a selection of its own.
 func (c *compiler) captured(w *builder, s *selected, call text, b schema.Bind) {
-	payload := c.types(s.def.Type.Name)
-	sets, name := c.resultSelection(payload, s)
+	c.results = map[string]*out{}
 	alias := c.nextAlias()
+	cols := &columns{}
+	for _, f := range c.collect(c.types(s.def.Type.Name), s.sub()...) {
+		if f.def == nil || f.def.Bind.Op != schema.OpPayloadResult {
+			continue
+		}
+		o := c.fields(cols, tableRow(alias), c.types(f.def.Type.Name), f.sub())
+		if b.Result == schema.ResultRecords {
+			o = &out{kind: outList, item: o}
+		}
+		c.results[f.key] = o
+	}
 	if b.Result == schema.ResultRecords {
 		w.put("select array(select ")
 	} else {
 		w.put("select ")
 	}
-	o := c.object(w, tableRow(alias), c.types(name), sets)
+	cols.row(w)
 	w.put(" from ")
 	w.add(call)
 	w.put(" as ", alias)
 	if b.Result == schema.ResultRecords {
 		w.put(")")
-		o = &out{kind: outList, item: o}
 	}
-	c.root.captured = o
-}
-
-// resultSelection is what the payload's result field selects; fields under several names are made from all of it.
-func (c *compiler) resultSelection(payload *schema.Type, s *selected) (sets []ast.SelectionSet, name string) {
-	for _, f := range c.collect(payload, s.sub()...) {
-		if f.def != nil && f.def.Bind.Op == schema.OpPayloadResult {
-			sets, name = append(sets, f.sub()...), f.def.Type.Name
-		}
-	}
-	if name == "" {
-		for i := range payload.Fields {
-			if payload.Fields[i].Bind.Op == schema.OpPayloadResult {
-				name = payload.Fields[i].Type.Name
-			}
-		}
-	}
-	return sets, name
-}
-
-// payload writes the second statement.
-func (c *compiler) payload(w *builder, s *selected, input source) *out {
-	t := c.types(s.def.Type.Name)
-	x := c.nextAlias()
-	row := valueRow(x + ".r")
-	cols := &columns{}
-	o := &out{kind: outObject}
-	for _, f := range c.collect(t, s.sub()...) {
-		of := outField{key: jsonKey(f.key), name: f.key, column: -1}
-		if f.def == nil {
-			of.out = &out{kind: outConst, text: string(pgvalue.AppendString(nil, t.Name))}
-			o.fields = append(o.fields, of)
-			continue
-		}
-		of.nonNull = f.def.Type.NonNull
-		w := &builder{}
-		of.out = c.payloadField(w, cols, f, row, input)
-		if of.out.kind != outNodeID {
-			of.column = cols.add(w)
-		}
-		o.fields = append(o.fields, of)
-	}
-	w.put("select ")
-	cols.row(w)
-	w.put(" from (select ", c.keptType(s.def.Bind), " as r offset 0) as ", x) // offset 0: the text is read once, not at each use
-	return o
-}
-
-// keptType reads the kept row as what it is.
-func (c *compiler) keptType(b schema.Bind) string {
-	switch {
-	case b.Op != schema.OpProcMutation, b.Result == schema.ResultRow:
-		return readRow + "::" + c.className(b.Class)
-	case b.Result == schema.ResultRows:
-		return readRow + "::" + c.className(b.Class) + "[]"
-	case b.Result == schema.ResultValues:
-		return readRow + "::" + c.typeName(b.Pg) + "[]"
-	case b.Result == schema.ResultValue:
-		return "pg_catalog.substr(" + readRow + ", 2)::" + c.typeName(b.Pg)
-	default:
-		return "null"
-	}
-}
-
-func (c *compiler) payloadField(w *builder, cols *columns, f *selected, row rowRef, input source) *out {
-	b := f.def.Bind
-	present := "case when " + row.whole + " is distinct from null then "
-	switch b.Op {
-	case schema.OpClientMutationID:
-		w.param(param{of: input.member("clientMutationId"), ref: schema.Ref{Name: "String"}, pg: c.text()})
-		w.put("::text")
-		return &out{kind: outLeaf, leaf: pgvalue.Text}
-	case schema.OpPayloadRow:
-		w.put(present)
-		o := c.object(w, row, c.types(f.def.Type.Name), f.sub())
-		w.put(" end")
-		return o
-	case schema.OpDeletedID:
-		return c.nodeIDOut(cols, row, b.Class)
-	case schema.OpQuery:
-		inner := &columns{}
-		o := c.query(inner, f.sub())
-		if len(inner.list) == 0 {
-			return o
-		}
-		inner.row(w)
-		return &out{kind: outObject, fields: o.fields}
-	case schema.OpPayloadEdge:
-		return c.payloadEdge(w, f, row, present)
-	case schema.OpPayloadResult:
-		return c.payloadResult(w, f, row, present)
-	}
-	panic(fmt.Sprintf("sqlgen: %s has an operation that payloads do not have: %d", f.first.Name, b.Op))
-}
-
-func (c *compiler) text() catalog.TypeID {
-	for i := range c.cat.Types {
-		if c.cat.Types[i].OID == 25 {
-			return catalog.TypeID(i)
-		}
-	}
-	return 0
-}
-
-func (c *compiler) payloadResult(w *builder, f *selected, row rowRef, present string) *out {
-	b := f.def.Bind
-	switch b.Result {
-	case schema.ResultRow:
-		w.put(present)
-		o := c.object(w, row, c.types(f.def.Type.Name), f.sub())
-		w.put(" end")
-		return o
-	case schema.ResultRows:
-		alias := c.nextAlias()
-		w.put("array(select ")
-		o := c.object(w, tableRow(alias), c.types(f.def.Type.Name), f.sub())
-		w.put(" from pg_catalog.unnest(", row.whole, ") as ", alias, ")")
-		return &out{kind: outList, item: o}
-	case schema.ResultValues:
-		alias := c.nextAlias()
-		as, value := c.item(alias, b.Pg)
-		ref := f.def.Type
-		ref.List, ref.NonNull = false, false
-		w.put("array(select ")
-		o := c.valueOf(w, value, b.Pg, ref, f.sub())
-		w.put(" from pg_catalog.unnest(", row.whole, ") as ", alias, as, ")")
-		return &out{kind: outList, item: o}
-	case schema.ResultRecord, schema.ResultRecords:
-		return &out{kind: outCaptured, item: c.root.captured}
-	default:
-		return c.value(w, row.whole, b.Pg, f)
-	}
-}
-
-func (c *compiler) payloadEdge(w *builder, f *selected, row rowRef, present string) *out {
-	order := c.orderBy(f.def.Bind.Class, f.arg("orderBy"), f.def)
-	x := &connOut{cursors: -1, natural: len(order) == 0}
-	t := c.types(f.def.Type.Name)
-	cols := &columns{}
-	o := &out{kind: outObject}
-	for _, e := range c.collect(t, f.sub()...) {
-		of := outField{key: jsonKey(e.key), name: e.key, column: -1}
-		switch {
-		case e.def == nil:
-			of.out = &out{kind: outConst, text: string(pgvalue.AppendString(nil, t.Name))}
-		case e.def.Bind.Op == schema.OpCursor:
-			of.out = &out{kind: outCursor, extra: x}
-		default:
-			inner := &builder{}
-			of.out = c.object(inner, row, c.types(e.def.Type.Name), e.sub())
-			of.column = cols.add(inner)
-		}
-		o.fields = append(o.fields, of)
-	}
-	if !x.natural {
-		x.digest = c.digest(f.def.Bind.Class, order)
-		c.cursorColumns(x, cols, order, row)
-	}
-	w.put(present)
-	cols.row(w)
-	w.put(" end")
-	return o
 }

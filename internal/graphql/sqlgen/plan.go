@@ -27,7 +27,6 @@ type root struct {
 	nodeType []string // and the type that each must be of
 	intro    *introspection
 	change   *change
-	captured *out // what the first statement of a mutation gives, if the payload is made from that
 	dirty    bool // it calls functions of the schema's
 }
 

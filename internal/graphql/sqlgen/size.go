@@ -10,7 +10,7 @@ func (p *plan) size() int {
 	n := int(unsafe.Sizeof(*p)) + len(p.bounds)*int(unsafe.Sizeof(bounded{}))
 	for i := range p.roots {
 		r := &p.roots[i]
-		n += int(unsafe.Sizeof(*r)) + len(r.key) + r.sql.size() + r.out.size() + r.captured.size() + 64
+		n += int(unsafe.Sizeof(*r)) + len(r.key) + r.sql.size() + r.out.size() + 64
 		for _, c := range r.conns {
 			n += int(unsafe.Sizeof(c)) + len(c.digest) + len(c.keys)*int(unsafe.Sizeof(keyPart{}))
 		}
