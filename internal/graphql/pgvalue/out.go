@@ -23,6 +23,42 @@ func (o Out) AppendJSON(dst, value []byte) ([]byte, error) {
 	return o.appendLeaf(dst, value)
 }
 
+// AppendKey is AppendJSON for cursors and node ids, which go back to PostgreSQL: what JSON has no value for (an infinite date, NaN) is
+// a string that PostgreSQL reads.
+func (o Out) AppendKey(dst, value []byte) ([]byte, error) {
+	out, err := o.AppendJSON(dst, value)
+	if err == nil && string(out[len(dst):]) != "null" {
+		return out, nil
+	}
+	switch {
+	case o.array:
+		return out, err
+	case o.kind == asTimestampTZ:
+		return AppendString(dst, value), nil
+	case err == nil && (o.kind == asDate || o.kind == asTimestamp):
+		return append(dst, infinity(value[0] >= 0x80)...), nil
+	case o.kind == asFloat4 && len(value) == 4:
+		return appendNoNumber(dst, float64(math.Float32frombits(binary.BigEndian.Uint32(value)))), nil
+	case o.kind == asFloat8 && len(value) == 8:
+		return appendNoNumber(dst, math.Float64frombits(binary.BigEndian.Uint64(value))), nil
+	}
+	return out, err
+}
+
+func appendNoNumber(dst []byte, f float64) []byte {
+	if math.IsNaN(f) {
+		return append(dst, `"NaN"`...)
+	}
+	return append(dst, infinity(f < 0)...)
+}
+
+func infinity(negative bool) string {
+	if negative {
+		return `"-infinity"`
+	}
+	return `"infinity"`
+}
+
 func (o Out) appendLeaf(dst, v []byte) ([]byte, error) {
 	switch o.kind {
 	case asText, asString:

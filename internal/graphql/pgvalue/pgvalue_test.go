@@ -140,3 +140,24 @@ func FuzzAppendJSON(f *testing.F) {
 		}
 	})
 }
+
+func TestAKeyThatHasNoJSONIsWhatPostgreSQLReads(t *testing.T) {
+	for _, c := range []struct {
+		kind  kind
+		value []byte
+		want  string
+	}{
+		{asDate, []byte{0x7f, 0xff, 0xff, 0xff}, `"infinity"`},
+		{asDate, []byte{0x80, 0, 0, 0}, `"-infinity"`},
+		{asTimestamp, []byte{0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, `"infinity"`},
+		{asTimestampTZ, []byte("-infinity"), `"-infinity"`},
+		{asFloat8, []byte{0x7f, 0xf8, 0, 0, 0, 0, 0, 0}, `"NaN"`},
+		{asFloat4, []byte{0xff, 0x80, 0, 0}, `"-infinity"`},
+		{asInt4, []byte{0, 0, 0, 7}, `7`},
+	} {
+		got, err := Out{kind: c.kind}.AppendKey(nil, c.value)
+		if err != nil || string(got) != c.want {
+			t.Errorf("%x is %s, %v; want %s", c.value, got, err, c.want)
+		}
+	}
+}

@@ -153,7 +153,7 @@ func position(cursor []any) int64 {
 	}
 	n, _ := cursor[0].(json.Number)
 	i, _ := n.Int64()
-	return max(i, 0)
+	return min(max(i, 0), math.MaxInt32) // further than any list, and its sums fit
 }
 
 func count(s source, vars map[string]any, negative error) (n int64, given bool, err error) {

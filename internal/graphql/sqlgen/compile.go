@@ -184,7 +184,7 @@ func (c *compiler) byKey(w *builder, s *selected, class catalog.ClassID, value f
 		w.put(c.column(tableRow(alias), id), c.operator("=", c.cat.Columns[id].Type))
 		c.cast(w, value(i, id), c.cat.Columns[id].Type)
 	}
-	w.put(")")
+	w.put(" limit 1)") // a virtual key is unique by promise only
 	return o
 }
 

@@ -150,7 +150,7 @@ func (r *renderer) cursor(x *connOut, rec [][]byte, position int64) {
 			continue
 		}
 		var err error
-		if b, err = leaf.AppendJSON(b, v); err != nil {
+		if b, err = leaf.AppendKey(b, v); err != nil {
 			b = append(b, "null"...)
 		}
 	}

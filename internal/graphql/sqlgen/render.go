@@ -186,7 +186,7 @@ func (r *renderer) nodeID(o *out, rec [][]byte) bool {
 		}
 		var err error
 		b = append(b, ',')
-		if b, err = o.fields[i].out.leaf.AppendJSON(b, v); err != nil {
+		if b, err = o.fields[i].out.leaf.AppendKey(b, v); err != nil {
 			r.fail(err)
 			return r.null()
 		}
