@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -55,6 +56,10 @@ func (c *call) answer(r *sqlgen.Response) error {
 		return c.write(status, body)
 	}
 	body = append(body, `"data":`...)
+	if r.Stream != nil {
+		c.outcome = "ok"
+		return c.stream(body, r.Stream)
+	}
 	if r.Data == nil {
 		body = append(body, "null"...)
 	}
@@ -129,13 +134,45 @@ func (c *call) answerError(status int, code, message string) {
 	_ = c.write(status, body)
 }
 
-// write sends the whole answer. Its error is the client's leaving.
-func (c *call) write(status int, body []byte) error {
+// stream sends an answer while it is made. An error after its beginning can only cut the connection.
+func (c *call) stream(begin []byte, data func(io.Writer) error) error {
+	c.header()
+	c.code = http.StatusOK
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(answerPatience))
+	c.w.WriteHeader(c.code)
+	w := &counted{c.w, &c.bytes}
+	if _, err := w.Write(begin); err != nil {
+		return err
+	}
+	if err := data(w); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	_, err := w.Write([]byte{'}'})
+	return err
+}
+
+type counted struct {
+	io.Writer
+	n *int64
+}
+
+func (w *counted) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	*w.n += int64(n)
+	return n, err
+}
+
+func (c *call) header() {
 	h := c.w.Header()
 	h.Set("Content-Type", c.mediaType()+"; charset=utf-8")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
+}
+
+// write sends the whole answer. Its error is the client's leaving.
+func (c *call) write(status int, body []byte) error {
+	c.header()
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	c.code, c.bytes = status, int64(len(body))
 	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(answerPatience))
 	c.w.WriteHeader(status)

@@ -10,6 +10,7 @@ package sqlgen
 
 import (
 	"context"
+	"io"
 
 	"github.com/leveehq/levee/internal/graphql/document"
 )
@@ -48,6 +49,10 @@ type Response struct {
 	Invalid bool
 	Data    []byte // JSON; nil: no data key (invalid) or null
 	Errors  []Error
+
+	// Stream, if there is one, writes the data instead of Data: with introspection in it, it grows with the schema. It is called
+	// once, before the engine's schema is let go of.
+	Stream func(w io.Writer) error
 }
 
 // Error is an error of the response; Cause is what the database or an encoder said, for masking and the log.

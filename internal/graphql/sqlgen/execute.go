@@ -1,8 +1,10 @@
 package sqlgen
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/leveehq/levee/internal/graphql/document"
+	"github.com/leveehq/levee/internal/graphql/pgvalue"
 )
 
 // introspection is a root field __schema or __type. It refers to the document, so its plan is not kept.
@@ -45,24 +48,69 @@ func (e *Engine) run(ctx context.Context, db DB, p *plan, vars map[string]any) (
 	return r.response(), nil
 }
 
-// response puts the fields together. A null where none may be makes all data null.
+// response puts the fields together. A null where none may be makes all data null. Introspection grows with the schema: it is
+// written to the client as it is made.
 func (r *run) response() *Response {
-	data := []byte{'{'}
+	size := 2
 	for i := range r.plan.roots {
-		if i > 0 {
-			data = append(data, ',')
+		root := &r.plan.roots[i]
+		if r.values[i] == nil && root.nonNull && root.intro == nil {
+			return &Response{Errors: r.errs}
 		}
-		data = append(data, jsonKey(r.plan.roots[i].key)...)
-		if r.values[i] == nil {
-			if r.plan.roots[i].nonNull {
-				return &Response{Errors: r.errs}
-			}
-			data = append(data, "null"...)
-			continue
-		}
-		data = append(data, r.values[i]...)
+		size += len(root.key) + len(r.values[i]) + 8
+	}
+	if r.plan.introspects() {
+		return &Response{Errors: r.errs, Stream: r.stream}
+	}
+	data := append(make([]byte, 0, size), '{')
+	for i := range r.plan.roots {
+		data = append(r.appendKey(data, i), r.value(i)...)
 	}
 	return &Response{Data: append(data, '}'), Errors: r.errs}
+}
+
+func (r *run) appendKey(dst []byte, i int) []byte {
+	if i > 0 {
+		dst = append(dst, ',')
+	}
+	return append(pgvalue.AppendString(dst, []byte(r.plan.roots[i].key)), ':')
+}
+
+func (r *run) value(i int) []byte {
+	if r.values[i] == nil {
+		return []byte("null")
+	}
+	return r.values[i]
+}
+
+// stream writes the data of a plan with introspection in it.
+func (r *run) stream(w io.Writer) error {
+	out := bufio.NewWriterSize(&ending{r.ctx, w}, 16<<10)
+	out.WriteByte('{') // the writer keeps its errors until it is flushed
+	for i := range r.plan.roots {
+		out.Write(r.appendKey(nil, i))
+		root := &r.plan.roots[i]
+		if root.intro == nil {
+			out.Write(r.value(i))
+		} else if err := document.WriteIntrospection(out, r.schema, root.intro.field, root.intro.vars); err != nil {
+			return err
+		}
+	}
+	out.WriteByte('}')
+	return out.Flush()
+}
+
+// ending is a writer that ends with a context.
+type ending struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (e *ending) Write(p []byte) (int, error) {
+	if e.ctx.Err() != nil {
+		return 0, context.Cause(e.ctx)
+	}
+	return e.w.Write(p)
 }
 
 func (r *run) fail(i int, err error) {
@@ -112,8 +160,7 @@ func (r *run) queries() error {
 func (r *run) begin(i int) (err error) {
 	root := &r.plan.roots[i]
 	if root.intro != nil {
-		r.values[i], err = r.introspect(root.intro)
-		return err
+		return nil // see stream
 	}
 	if r.bound[i], err = root.bind(r.vars); err != nil {
 		r.fail(i, err)
@@ -273,25 +320,4 @@ func (r *run) change(i int, c *change) error {
 			return nil
 		}},
 	})
-}
-
-type sink struct {
-	ctx context.Context
-	buf []byte
-}
-
-func (s *sink) Write(p []byte) (int, error) {
-	if err := s.ctx.Err(); err != nil {
-		return 0, context.Cause(s.ctx)
-	}
-	s.buf = append(s.buf, p...)
-	return len(p), nil
-}
-
-func (r *run) introspect(i *introspection) ([]byte, error) {
-	w := &sink{ctx: r.ctx}
-	if err := document.WriteIntrospection(w, r.schema, i.field, i.vars); err != nil {
-		return nil, err
-	}
-	return w.buf, nil
 }
