@@ -1,0 +1,76 @@
+package sqlgen
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+func heap() int64 {
+	var m runtime.MemStats
+	for range 3 {
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// padding makes a text long without making it mean more.
+var padding = strings.Repeat(" # comment\n", 900)
+
+func compileOnly(t *testing.T, e *Engine, query string) {
+	t.Helper()
+	_, _ = e.Execute(t.Context(), &recorder{}, Request{Query: query, Variables: map[string]any{}}) // errStop, or data without a database
+}
+
+func TestSizeIsWhatKeptPlansTake(t *testing.T) {
+	e, _ := forum(t, Options{PlanBytes: 64 << 20})
+	compileOnly(t, e, "{ allPosts { totalCount } }")
+	before, size := heap(), e.Size()
+	for i := range 300 {
+		query := fmt.Sprintf(`query ($n%d: Int = 3) { a%[1]d: allPosts(first: $n%[1]d, condition: { topic: "t%[1]d" }) { nodes { b%[1]d: headline rowId personByAuthorId { username }
+			commentsByPostId(first: 2) { totalCount nodes { body } } } pageInfo { hasNextPage endCursor } } } %s`, i, padding)
+		compileOnly(t, e, query)
+		compileOnly(t, e, query)
+	}
+	took, said := heap()-before, e.Size()-size
+	runtime.KeepAlive(e)
+	t.Logf("300 plans take %d bytes and are said to take %d", took, said)
+	if said < took*8/10 || said > took*16/10 {
+		t.Errorf("300 plans take %d bytes and are said to take %d", took, said)
+	}
+}
+
+func TestTextsThatNeverComeAgainLeaveNothing(t *testing.T) {
+	e, _ := forum(t, Options{})
+	flood := func(from, n int) {
+		for i := range n {
+			compileOnly(t, e, fmt.Sprintf("{ x%d: __typename y%[1]d: postByRowId(rowId: %[1]d) { rowId } } %s", from+i, padding))
+		}
+	}
+	flood(0, 300)
+	before := heap()
+	flood(300, 1000)
+	if grown := heap() - before; grown > 256<<10 {
+		t.Errorf("1,000 texts of 10 kB left %d bytes", grown)
+	}
+	if e.Size() > defaultPlanBytes+4096 {
+		t.Errorf("plans take %d bytes of %d", e.Size(), defaultPlanBytes)
+	}
+	runtime.KeepAlive(e)
+}
+
+func TestAPlanAboveTheBudgetIsNotKept(t *testing.T) {
+	e, _ := forum(t, Options{PlanBytes: 4 << 10})
+	var b strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&b, " f%d: headline", i)
+	}
+	for range 3 {
+		compileOnly(t, e, "{ allPosts { nodes {"+b.String()+" } } }")
+	}
+	if e.Size() > 4<<10 {
+		t.Errorf("plans take %d bytes of %d", e.Size(), 4<<10)
+	}
+}
