@@ -2,6 +2,7 @@ package graphql
 
 import (
 	"context"
+	"errors"
 
 	"github.com/leveehq/levee/internal/graphql/pgpool"
 	"github.com/leveehq/levee/internal/graphql/sqlgen"
@@ -22,7 +23,27 @@ func (t *transaction) DoAll(ctx context.Context, statements []sqlgen.Statement) 
 		r.Idempotent = r.Idempotent && s.Reads
 		r.Statements = append(r.Statements, pgpool.Statement{SQL: s.SQL, Params: s.Params, Each: s.Each})
 	}
-	return t.db.Do(ctx, c.key(), r)
+	err := t.db.Do(ctx, c.key(), r)
+	var gone *pgpool.Unavailable
+	if errors.As(err, &gone) {
+		return lost{gone}
+	}
+	return err
+}
+
+// lost is a database that is not there. What PostgreSQL said of it (that it shuts down, or is full) is no error of a statement, so
+// it is not to be found in the chain of errors: the engine would make a field's error of it.
+type lost struct{ gone *pgpool.Unavailable }
+
+func (l lost) Error() string { return l.gone.Error() }
+
+// As finds the Unavailable, and nothing in it.
+func (l lost) As(target any) bool {
+	to, ok := target.(**pgpool.Unavailable)
+	if ok {
+		*to = l.gone
+	}
+	return ok
 }
 
 // settings are the role first, then the tenant's, then those of the token: a token cannot be overruled.

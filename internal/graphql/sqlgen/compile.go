@@ -2,6 +2,8 @@ package sqlgen
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
 
@@ -122,6 +124,13 @@ func (l *columns) expr(sql string) int {
 	w := &builder{}
 	w.put(sql)
 	return l.add(w)
+}
+
+// mention tells whether some expression has the text.
+func (l *columns) mention(sql string) bool {
+	return slices.ContainsFunc(l.list, func(t text) bool {
+		return slices.ContainsFunc(t.parts, func(part string) bool { return strings.Contains(part, sql) })
+	})
 }
 
 // row writes the record; one without columns gets one, so that it can be told from NULL.

@@ -29,6 +29,10 @@ func (c *compiler) table(w *builder, s *selected, class catalog.ClassID, join fu
 	alias := c.nextAlias()
 	row := tableRow(alias)
 	k := c.begin(s)
+	skips := c.skips(k)
+	if skips {
+		row.whole = alias + "." + wholeRow
+	}
 	k.class = class
 	k.order = c.orderBy(class, s.arg("orderBy"), s.def)
 	k.args.natural = len(k.order) == 0
@@ -50,15 +54,19 @@ func (c *compiler) table(w *builder, s *selected, class catalog.ClassID, join fu
 	from := c.className(class) + " as " + alias
 	cols := &columns{}
 	if k.out.extra.items >= 0 {
-		list := &builder{}
-		list.put("array(select ")
-		k.items.row(list)
-		list.put(" from ", from)
 		rows := &builder{}
 		rows.add(where.text())
 		c.seek(rows, k, row)
-		putWhere(list, rows)
-		c.orderAndLimit(list, k, row)
+		list := &builder{}
+		list.put("array(select ")
+		k.items.row(list)
+		if skips {
+			c.skipping(list, k, rows, from, alias)
+		} else {
+			list.put(" from ", from)
+			putWhere(list, rows)
+			c.orderAndLimit(list, k, row)
+		}
 		list.put(")")
 		k.out.extra.items = cols.add(list)
 	}
@@ -72,6 +80,28 @@ func (c *compiler) table(w *builder, s *selected, class catalog.ClassID, join fu
 		k.out.extra.count = cols.add(count)
 	}
 	return c.end(w, k, cols)
+}
+
+// wholeRow is the column that has the row itself, where rows come out of a sub-select.
+const wholeRow = `"levee_row"`
+
+// skips tells whether rows may be passed over.
+func (c *compiler) skips(k *connection) bool {
+	offset, ok := k.args.offset.get(c.vars)
+	return ok && offset != nil
+}
+
+// skipping reads rows behind an offset in a sub-select: PostgreSQL works out what is selected of each row that it passes over, and
+// relations of 1,450 rows that nobody sees cost five times what those of the 50 do.
+func (c *compiler) skipping(list *builder, k *connection, rows *builder, from, alias string) {
+	list.put(" from (select ", alias, ".*")
+	if k.items.mention(alias + "." + wholeRow) {
+		list.put(", ", alias, " as ", wholeRow)
+	}
+	list.put(" from ", from)
+	putWhere(list, rows)
+	c.orderAndLimit(list, k, tableRow(alias))
+	list.put(") as ", alias)
 }
 
 func putWhere(w, conditions *builder) {
