@@ -116,8 +116,7 @@ func (e *ending) Write(p []byte) (int, error) {
 func (r *run) fail(i int, err error) {
 	root := &r.plan.roots[i]
 	e := Error{Error: document.Error{Message: err.Error(), Locations: root.at, Path: []any{root.key}}}
-	var db *pgconn.PgError
-	if errors.As(err, &db) {
+	if db := statementError(err); db != nil {
 		e.Message, e.Cause = db.Message, db
 	}
 	r.errs = append(r.errs, e)
@@ -135,8 +134,8 @@ func (r *run) queries() error {
 		return nil
 	}
 	err := r.statement(r.pending)
-	var db *pgconn.PgError
-	if !errors.As(err, &db) {
+	db := statementError(err)
+	if db == nil {
 		return err
 	}
 	if len(r.pending) == 1 {
@@ -147,7 +146,8 @@ func (r *run) queries() error {
 		if r.failed(i) {
 			continue // its arguments did not fit: it was not in the statement
 		}
-		if err := r.statement([]int{i}); errors.As(err, &db) {
+		err := r.statement([]int{i})
+		if db := statementError(err); db != nil {
 			r.fail(i, db)
 		} else if err != nil {
 			return err
@@ -257,12 +257,13 @@ func (r *run) mutations() error {
 		} else {
 			err = r.change(i, root.change)
 		}
-		var db *pgconn.PgError
+		db := statementError(err)
 		switch {
-		case errors.As(err, &db):
+		case db != nil:
 			r.fail(i, db)
-		case err != nil && changed:
-			r.fail(i, err) // what was done is done, and the client must hear of it
+		case err != nil && changed: // what was done is done, and the client must hear of it
+			r.fail(i, errUnfinished)
+			r.errs[len(r.errs)-1].Cause = err
 		case err != nil:
 			return err
 		default:
@@ -272,7 +273,18 @@ func (r *run) mutations() error {
 	return nil
 }
 
+// statementError is what the database said of a statement, or nil. An error that ends the session is not of the statement: a server
+// that shuts down, a database that cannot be connected to.
+func statementError(err error) *pgconn.PgError {
+	var db *pgconn.PgError
+	if !errors.As(err, &db) || db.Severity == "FATAL" || db.Severity == "PANIC" {
+		return nil
+	}
+	return db
+}
+
 var (
+	errUnfinished = errors.New("The server could not finish this field, and does not know whether it changed anything. The fields before it are done.")
 	errEmptyPatch = errors.New("Attempted to update a record, but no new values were specified.")
 	errNoDelete   = errors.New("No values were deleted because no values you can delete were found matching these criteria.")
 )
