@@ -188,11 +188,14 @@ func (c *conn) failure(size int) (*pgconn.PgError, error) {
 
 // ready checks that no transaction is left open.
 func (c *conn) ready(size int) error {
+	if size != 1 { // before a byte of it is made room for
+		return fmt.Errorf("%w: a transaction status of %d bytes", errProtocol, size)
+	}
 	body, err := c.wire.body(size)
 	if err != nil {
 		return err
 	}
-	if len(body) != 1 || body[0] != 'I' {
+	if body[0] != 'I' {
 		return fmt.Errorf("%w: a transaction was left open", errProtocol)
 	}
 	return nil

@@ -67,6 +67,11 @@ func (b *Budget) newPool(url string) (*pool, error) {
 			cfg.RuntimeParams[name] = value
 		}
 	}
+	if !b.o.Pooler { // which may refuse these, and lets them be undone: its operator sets them for the database
+		for name, value := range map[string]string{"DateStyle": "ISO", "IntervalStyle": "postgres", "bytea_output": "hex"} {
+			cfg.RuntimeParams[name] = value // what values are read as, whatever the database's own default is
+		}
+	}
 	p := &pool{b: b, url: url, config: cfg, name: cfg.User + "@" + net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port))) + "/" + cfg.Database}
 	if b.o.PerDatabase < b.o.Budget {
 		p.gate, err = gate.New(gate.Options{Name: gateName, Limit: int64(b.o.PerDatabase), Queue: b.o.Queue, Wait: b.o.Wait})

@@ -3,6 +3,7 @@ package pgpool
 import (
 	"container/list"
 	"hash/maphash"
+	"math/rand/v2"
 	"strconv"
 )
 
@@ -11,10 +12,11 @@ import (
 // A text is known by 128 bits of keyed hash and its length. Keeping the texts themselves would cost, on each connection, more than
 // everything else about it, and the seeds are this process's own, so nobody can look for two texts that collide.
 type statements struct {
-	limit int
-	last  uint64 // names are never used twice, so that one that is lost cannot be in the way
-	known map[digest]*list.Element
-	order *list.List // of *prepared, the last used first
+	limit  int
+	prefix string // of this connection: behind a pooler that nobody told us of, two of ours may meet on one server session
+	last   uint64 // names are never used twice, so that one that is lost cannot be in the way
+	known  map[digest]*list.Element
+	order  *list.List // of *prepared, the last used first
 
 	doomed []string // names to be closed with the next request
 }
@@ -38,7 +40,7 @@ func digestOf(sql string) digest {
 }
 
 func newStatements(limit int) *statements {
-	return &statements{limit: limit, known: map[digest]*list.Element{}, order: list.New()}
+	return &statements{limit: limit, prefix: "l" + strconv.FormatUint(rand.Uint64(), 36) + "_", known: map[digest]*list.Element{}, order: list.New()}
 }
 
 // get returns the statement for a text; it may not be ready.
@@ -49,7 +51,7 @@ func (s *statements) get(sql string) *prepared {
 		return e.Value.(*prepared)
 	}
 	s.last++
-	p := &prepared{of: d, name: "l" + strconv.FormatUint(s.last, 36)}
+	p := &prepared{of: d, name: s.prefix + strconv.FormatUint(s.last, 36)}
 	s.known[d] = s.order.PushFront(p)
 	return p
 }
