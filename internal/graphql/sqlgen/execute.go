@@ -177,7 +177,7 @@ func (r *run) begin(i int) (err error) {
 // render makes the JSON of a root from its column.
 func (r *run) render(i int, column, captured []byte) {
 	root := &r.plan.roots[i]
-	w := renderer{path: []any{root.key}, at: root.at, conns: r.bound[i].conns, captured: captured}
+	w := renderer{path: []step{{name: root.key}}, at: root.at, conns: r.bound[i].conns, captured: captured}
 	if r.values[i] != nil {
 		w.dst = r.values[i][:0]
 	}
@@ -300,7 +300,7 @@ func (r *run) change(i int, c *change) error {
 		r.fail(i, errEmptyPatch)
 		return nil
 	}
-	if c.keyed && r.bound[i].nodes[0] == nil {
+	if c.node >= 0 && r.bound[i].nodes[c.node] == nil {
 		return nil // an id that names nothing: null, without an error
 	}
 	first, err := r.encode(i, c.first)

@@ -1,7 +1,6 @@
 package sqlgen
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/leveehq/levee/internal/graphql/catalog"
@@ -16,8 +15,7 @@ type change struct {
 	first    text
 	empty    bool // a patch that changes nothing: an error, and nothing runs
 	deletes  bool // no row is an error
-	keyed    bool // by node id: one that names nothing makes the field null
-	keeps    bool // the payload has something of the row
+	node     int  // the node id of the row, which makes the field null if it names nothing; -1
 	captures bool // the first statement's row is what the payload's result is made from
 }
 
@@ -30,36 +28,37 @@ const (
 )
 
 func (c *compiler) mutation(r *root, s *selected) {
-	r.change = &change{}
+	r.change = &change{node: -1}
 	in := s.def.Args[0]
 	input := sourceOf(c.op, c.types, in.Type, s.arg(in.Name))
 	b := s.def.Bind
-	r.change.keeps = c.needsRow(s)
-	w := &builder{}
+	w, second := &builder{}, &builder{}
+	var use rowUse
+	if b.Op != schema.OpProcMutation {
+		r.change.node = c.targetNode(b, c.types(in.Type.Name), input)
+		r.out, use = c.payload(second, s, input)
+	}
 	switch b.Op {
 	case schema.OpCreate:
-		c.insert(w, b.Class, c.types(in.Type.Name), input)
+		c.insert(w, b.Class, c.types(in.Type.Name), input, use)
 	case schema.OpUpdate, schema.OpDelete:
-		r.change.keyed = b.ByNodeID
 		r.change.deletes = b.Op == schema.OpDelete
-		c.changeRow(w, b, c.types(in.Type.Name), input)
+		c.changeRow(w, b, c.types(in.Type.Name), input, use)
 	case schema.OpProcMutation:
 		c.callMutation(w, s, input, c.types(in.Type.Name))
+		r.out, _ = c.payload(second, s, input)
 	}
-	r.change.first = w.text()
-	second := &builder{}
-	r.out = c.payload(second, s, input)
-	r.sql = second.text()
+	r.change.first, r.sql = w.text(), second.text()
 }
 
-func (c *compiler) needsRow(s *selected) bool {
-	return slices.ContainsFunc(c.collect(c.types(s.def.Type.Name), s.sub()...), func(f *selected) bool {
-		if f.def == nil {
-			return false
-		}
-		op := f.def.Bind.Op
-		return op == schema.OpPayloadRow || op == schema.OpPayloadEdge || op == schema.OpDeletedID
-	})
+// targetNode enters the node id of the row to change among those of the field, before those in its payload; -1 if there is none.
+func (c *compiler) targetNode(b schema.Bind, t *schema.Type, input source) int {
+	if !b.ByNodeID {
+		return -1
+	}
+	c.root.nodes = append(c.root.nodes, input.member(inputWith(t, schema.InNodeID).Name))
+	c.root.nodeType = append(c.root.nodeType, c.schema.TypeOfClass(b.Class))
+	return len(c.root.nodes) - 1
 }
 
 // assigned are the columns that an input object gives, in the schema's order.
@@ -83,7 +82,7 @@ func inputWith(t *schema.Type, op schema.InputOp) *schema.InputValue {
 	return nil
 }
 
-func (c *compiler) insert(w *builder, class catalog.ClassID, t *schema.Type, input source) {
+func (c *compiler) insert(w *builder, class catalog.ClassID, t *schema.Type, input source, use rowUse) {
 	obj := inputWith(t, schema.InObject)
 	names, values := &builder{}, &builder{}
 	c.assigned(c.types(obj.Type.Name), input.member(obj.Name), func(id catalog.ColumnID, p param) {
@@ -105,34 +104,33 @@ func (c *compiler) insert(w *builder, class catalog.ClassID, t *schema.Type, inp
 		w.add(values.text())
 		w.put(")")
 	}
-	c.returning(w, class, alias)
+	c.returning(w, class, alias, use)
 }
 
-// returning keeps the row, if the payload has anything of it: who may not read a table may still write to it. Of a row that cannot
-// be read as a whole, it keeps the columns that can.
-func (c *compiler) returning(w *builder, class catalog.ClassID, alias string) {
-	if !c.root.change.keeps {
+// returning keeps what the payload has of the row, and asks for no more: who may read some columns of a table, or none, may still
+// write to it. Columns that nobody asks for are null, unless their domain forbids that.
+func (c *compiler) returning(w *builder, class catalog.ClassID, alias string, use rowUse) {
+	switch {
+	case use.nothing():
 		w.put(" returning true")
+		return
+	case use.whole:
+		w.put(" returning ", keepRow, alias, ".*::text, true)")
 		return
 	}
 	k := c.cat.Classes[class].Columns
-	var fields []string
-	all := true
-	for id := k.From; id < k.From+uint32(k.N); id++ {
-		if c.cat.Columns[id].Flags&catalog.CanSelect == 0 {
-			fields, all = append(fields, "null"), false
-			continue
+	fields := make([]string, k.N)
+	for i := range fields {
+		id := catalog.ColumnID(k.From) + catalog.ColumnID(i)
+		fields[i] = "null"
+		if use.columns[id] || c.cat.Types[c.cat.Columns[id].Type].NotNull {
+			fields[i] = c.column(tableRow(alias), id)
 		}
-		fields = append(fields, c.column(tableRow(alias), catalog.ColumnID(id)))
-	}
-	if all {
-		w.put(" returning ", keepRow, alias, ".*::text, true)")
-		return
 	}
 	w.put(" returning ", keepRow, "row(", strings.Join(fields, ", "), ")::", c.className(class), "::text, true)")
 }
 
-func (c *compiler) changeRow(w *builder, b schema.Bind, t *schema.Type, input source) {
+func (c *compiler) changeRow(w *builder, b schema.Bind, t *schema.Type, input source, use rowUse) {
 	alias := c.nextAlias()
 	if b.Op == schema.OpDelete {
 		w.put("delete from ", c.className(b.Class), " as ", alias)
@@ -151,13 +149,7 @@ func (c *compiler) changeRow(w *builder, b schema.Bind, t *schema.Type, input so
 		c.root.change.empty = n == 0
 	}
 	w.put(" where ")
-	node := -1
-	if b.ByNodeID {
-		in := inputWith(t, schema.InNodeID)
-		c.root.nodes = append(c.root.nodes, input.member(in.Name))
-		c.root.nodeType = append(c.root.nodeType, c.schema.TypeOfClass(b.Class))
-		node = len(c.root.nodes) - 1
-	}
+	node := c.root.change.node
 	for i, id := range b.Key.Columns {
 		if i > 0 {
 			w.put(" and ")
@@ -172,7 +164,7 @@ func (c *compiler) changeRow(w *builder, b schema.Bind, t *schema.Type, input so
 		}
 		c.cast(w, p, c.cat.Columns[id].Type)
 	}
-	c.returning(w, b.Class, alias)
+	c.returning(w, b.Class, alias, use)
 }
 
 func inputOfColumn(t *schema.Type, id catalog.ColumnID) *schema.InputValue {

@@ -65,7 +65,7 @@ func (r *renderer) connection(o *out, rec [][]byte) bool {
 			r.dst = append(r.dst, ',')
 		}
 		r.dst = append(r.dst, f.key...)
-		r.path = append(r.path, f.name)
+		r.path = append(r.path, step{name: f.name})
 		null := false
 		switch f.out.kind {
 		case outRows:
@@ -94,7 +94,7 @@ func (r *renderer) rows(o *out, x *connOut, p window) {
 		if i > 0 {
 			r.dst = append(r.dst, ',')
 		}
-		r.path = append(r.path, i)
+		r.path = append(r.path, step{index: i})
 		r.within(row, func(rec [][]byte) bool {
 			if o.column >= 0 {
 				return r.value(o.item, rec[o.column], rec)
@@ -122,7 +122,7 @@ func (r *renderer) edge(o *out, x *connOut, rec [][]byte, position int64) bool {
 		if f.column >= 0 {
 			v = rec[f.column]
 		}
-		r.path = append(r.path, f.name)
+		r.path = append(r.path, step{name: f.name})
 		r.value(f.out, v, rec)
 		r.path = r.path[:len(r.path)-1]
 	}

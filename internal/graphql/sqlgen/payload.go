@@ -2,6 +2,7 @@ package sqlgen
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/leveehq/levee/internal/graphql/catalog"
 	"github.com/leveehq/levee/internal/graphql/pgvalue"
@@ -9,12 +10,12 @@ import (
 )
 
 // payload writes the second statement.
-func (c *compiler) payload(w *builder, s *selected, input source) *out {
+func (c *compiler) payload(w *builder, s *selected, input source) (o *out, use rowUse) {
 	t := c.types(s.def.Type.Name)
 	x := c.nextAlias()
 	row := valueRow(x + ".r")
 	cols := &columns{}
-	o := &out{kind: outObject}
+	o = &out{kind: outObject}
 	for _, f := range c.collect(t, s.sub()...) {
 		of := outField{key: jsonKey(f.key), name: f.key, column: -1}
 		if f.def == nil {
@@ -32,8 +33,37 @@ func (c *compiler) payload(w *builder, s *selected, input source) *out {
 	}
 	w.put("select ")
 	cols.row(w)
+	use = c.useOf(w.text(), row, s.def.Bind.Class)
 	w.put(" from (select ", c.keptType(s.def.Bind), " as r offset 0) as ", x) // offset 0: the text is read once, not at each use
-	return o
+	return o, use
+}
+
+// rowUse is what a payload has of the row that was changed.
+type rowUse struct {
+	whole   bool // a function takes it
+	present bool // whether there is one
+	columns map[catalog.ColumnID]bool
+}
+
+func (u rowUse) nothing() bool { return !u.whole && !u.present && len(u.columns) == 0 }
+
+const isPresent = " is distinct from null"
+
+// useOf reads from the payload's SQL how it refers to the row, since that is decided in many places. What it cannot tell is taken for
+// the whole.
+func (c *compiler) useOf(t text, row rowRef, class catalog.ClassID) rowUse {
+	sql := strings.Join(t.parts, "")
+	u := rowUse{present: strings.Contains(sql, row.whole+isPresent), columns: map[catalog.ColumnID]bool{}}
+	k := c.cat.Classes[class].Columns
+	for id := catalog.ColumnID(k.From); id < catalog.ColumnID(k.From+uint32(k.N)); id++ {
+		u.columns[id] = strings.Contains(sql, c.column(row, id))
+		if !u.columns[id] {
+			delete(u.columns, id)
+		}
+	}
+	sql = strings.ReplaceAll(strings.ReplaceAll(sql, row.dot, ""), row.whole+isPresent, "")
+	u.whole = strings.Contains(sql, row.whole)
+	return u
 }
 
 // keptType reads the kept row as what it is.
@@ -54,7 +84,7 @@ func (c *compiler) keptType(b schema.Bind) string {
 
 func (c *compiler) payloadField(w *builder, cols *columns, f *selected, row rowRef, input source) *out {
 	b := f.def.Bind
-	present := "case when " + row.whole + " is distinct from null then "
+	present := "case when " + row.whole + isPresent + " then "
 	switch b.Op {
 	case schema.OpClientMutationID:
 		w.param(param{of: input.member("clientMutationId"), ref: schema.Ref{Name: "String"}, pg: c.text()})
@@ -102,9 +132,9 @@ func (c *compiler) payloadResult(w *builder, f *selected, row rowRef, present st
 		return o
 	case schema.ResultRows:
 		alias := c.nextAlias()
-		w.put("array(select ")
+		w.put("array(select case when ", alias, ".* is null then null else ")
 		o := c.object(w, tableRow(alias), c.types(f.def.Type.Name), f.sub())
-		w.put(" from pg_catalog.unnest(", row.whole, ") as ", alias, ")")
+		w.put(" end from pg_catalog.unnest(", row.whole, ") as ", alias, ")")
 		return &out{kind: outList, item: o}
 	case schema.ResultValues:
 		alias := c.nextAlias()

@@ -17,7 +17,7 @@ import (
 type renderer struct {
 	dst      []byte
 	errs     []Error
-	path     []any
+	path     []step
 	at       []document.Location
 	conns    []bound
 	captured []byte
@@ -26,7 +26,23 @@ type renderer struct {
 }
 
 func (r *renderer) fail(err error) {
-	r.errs = append(r.errs, Error{Error: document.Error{Message: err.Error(), Locations: r.at, Path: slices.Clone(r.path)}, Cause: nil})
+	r.errs = append(r.errs, Error{Error: document.Error{Message: err.Error(), Locations: r.at, Path: pathOf(r.path)}})
+}
+
+// step is a part of a path: a name, or an index where that is empty.
+type step struct {
+	name  string
+	index int
+}
+
+func pathOf(steps []step) []any {
+	path := make([]any, len(steps))
+	for i, s := range steps {
+		if path[i] = s.name; s.name == "" {
+			path[i] = s.index
+		}
+	}
+	return path
 }
 
 func (r *renderer) null() bool {
@@ -80,20 +96,25 @@ func (r *renderer) leaf(o *out, v []byte) bool {
 	start := len(r.dst)
 	dst, err := o.leaf.AppendJSON(r.dst, v)
 	r.dst = dst
-	var items pgvalue.ItemErrors
-	if errors.As(err, &items) {
-		for _, item := range items {
-			r.path = append(r.path, item.Index)
-			r.fail(item.Err)
-			r.path = r.path[:len(r.path)-1]
-		}
-		return false
-	}
 	if err != nil {
+		return r.wrongLeaf(err)
+	}
+	return len(r.dst)-start == 4 && string(r.dst[start:]) == "null"
+}
+
+// wrongLeaf is apart because what errors.As writes to is on the heap.
+func (r *renderer) wrongLeaf(err error) bool {
+	var items pgvalue.ItemErrors
+	if !errors.As(err, &items) {
 		r.fail(err)
 		return r.null()
 	}
-	return len(r.dst)-start == 4 && string(r.dst[start:]) == "null"
+	for _, item := range items {
+		r.path = append(r.path, step{index: item.Index})
+		r.fail(item.Err)
+		r.path = r.path[:len(r.path)-1]
+	}
+	return false
 }
 
 // infinite tells of a range's bound that JSON has no value for, which is as good as none.
@@ -129,7 +150,7 @@ func (r *renderer) object(o *out, rec [][]byte) bool {
 		if f.column >= 0 && f.column < len(rec) {
 			v = rec[f.column]
 		}
-		r.path = append(r.path, f.name)
+		r.path = append(r.path, step{name: f.name})
 		ok := r.checked(f, r.value(f.out, v, rec))
 		r.path = r.path[:len(r.path)-1]
 		if !ok {
@@ -146,7 +167,7 @@ func (r *renderer) checked(f *outField, null bool) bool {
 	if !null || !f.nonNull {
 		return true
 	}
-	if n := len(r.errs); n == 0 || !within(r.errs[n-1].Path, r.path) {
+	if n := len(r.errs); n == 0 || !within(r.errs[n-1].Path, pathOf(r.path)) {
 		r.fail(fmt.Errorf("Cannot return null for the non-nullable field %s.", f.name))
 	}
 	return false
@@ -168,7 +189,7 @@ func (r *renderer) list(o *out, v []byte) bool {
 		if i > 0 {
 			r.dst = append(r.dst, ',')
 		}
-		r.path = append(r.path, i)
+		r.path = append(r.path, step{index: i})
 		r.value(o.item, item, nil)
 		r.path = r.path[:len(r.path)-1]
 	}

@@ -3,6 +3,7 @@ package sqlgen
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 )
 
 // errWire is bytes that are not what PostgreSQL's binary format says. A true server never sends them.
@@ -52,6 +53,9 @@ func readArray(v []byte, items [][]byte) ([][]byte, error) {
 	}
 	n := int32(binary.BigEndian.Uint32(v[12:]))
 	v = v[20:]
+	if room := int(n); room > 0 && room <= len(v)/4 {
+		items = slices.Grow(items, room) // every item takes four bytes at least: what is declared is there
+	}
 	for range n {
 		if len(v) < 4 {
 			return items, errWire
