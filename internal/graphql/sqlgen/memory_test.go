@@ -2,10 +2,12 @@ package sqlgen
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -81,5 +83,29 @@ func TestAPlanAboveTheBudgetIsNotKept(t *testing.T) {
 	}
 	if e.Size() > 4<<10 {
 		t.Errorf("plans take %d bytes of %d", e.Size(), 4<<10)
+	}
+}
+
+func TestOneEngineServesManyAtOnceWhilePlansComeAndGo(t *testing.T) {
+	e, _ := forum(t, Options{PlanBytes: 16 << 10})
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			for i := range 300 {
+				query := fmt.Sprintf("query ($n: Int, $o: [PostOrderBy!]) { f%d: allPosts(first: $n, orderBy: $o) { nodes { headline } } }", (g+i)%7)
+				vars := map[string]any{"n": json.Number(fmt.Sprint(i % 5))}
+				if i%3 == 0 {
+					vars["o"] = []any{"SCORE_DESC"}
+				}
+				db := &recorder{}
+				if _, err := e.Execute(t.Context(), db, Request{Query: query, Variables: vars}); !errors.Is(err, errStop) || len(db.asks) != 1 {
+					t.Errorf("%s: %v after %d statements", query, err, len(db.asks))
+				}
+			}
+		})
+	}
+	all.Wait()
+	if e.Size() > 16<<10 {
+		t.Errorf("plans take %d bytes of %d", e.Size(), 16<<10)
 	}
 }
