@@ -201,7 +201,7 @@ func (c *Cache[K, V]) giveUpSlotLocked(f *flight[K, V]) bool {
 	return true
 }
 
-// installLocked makes e resident and leases it to f's waiters. If f is stale its waiters, who asked before the eviction,
+// installLocked makes e resident, in the place of the one it renews if there is one, and leases it to f's waiters. If f is stale its waiters, who asked before the eviction,
 // get what they asked for, and nobody else does.
 func (c *Cache[K, V]) installLocked(f *flight[K, V], e *entry[K, V]) {
 	c.mu.built++
@@ -218,6 +218,9 @@ func (c *Cache[K, V]) installLocked(f *flight[K, V], e *entry[K, V]) {
 		c.detachLocked(e, Asked)
 	} else {
 		c.forgetFailureLocked(f.key)
+		if old := c.mu.resident[f.key]; old != nil {
+			c.detachLocked(old, Renewed)
+		}
 		c.mu.resident[f.key] = e
 		c.indexLocked(e)
 	}

@@ -160,7 +160,7 @@ func (w *world) end(tb fataler) {
 	}
 }
 
-// call is one Lease on its own goroutine. Its result may be read once it is done.
+// call is one Lease or Refresh on its own goroutine. Its result may be read once it is done.
 type call struct {
 	key    string
 	cancel context.CancelCauseFunc
@@ -172,12 +172,21 @@ type call struct {
 
 // ask starts a call inside a bubble and returns when everything is at rest again.
 func (w *world) ask(key string) *call {
+	return start(key, w.Lease)
+}
+
+// refresh is ask for Refresh: the call has no lease.
+func (w *world) refresh(key string) *call {
+	return start(key, func(ctx context.Context, key string) (*Lease[*thing], error) { return nil, w.Refresh(ctx, key) })
+}
+
+func start(key string, what func(context.Context, string) (*Lease[*thing], error)) *call {
 	c := &call{key: key}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.cancel = cancel
 	began := time.Now()
 	go func() {
-		c.lease, c.err = w.Lease(ctx, key)
+		c.lease, c.err = what(ctx, key)
 		c.took = time.Since(began)
 		c.over.Store(true)
 	}()

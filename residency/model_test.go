@@ -122,6 +122,29 @@ func (m *model) ask(rt *rapid.T) {
 	}
 }
 
+// refresh renews a key: the bound by number is never in its way.
+func (m *model) refresh(rt *rapid.T) {
+	key := m.drawKey(rt)
+	m.Cache.mu.Lock()
+	resident, asked := m.Cache.mu.resident[key] != nil, m.Cache.mu.flights[key] != nil
+	m.Cache.mu.Unlock()
+	_, draining, _ := m.inTheWay(key)
+	c := m.world.refresh(key)
+	if !resident && !asked {
+		if !c.over.Load() || c.err != nil {
+			rt.Fatalf("a key without an instance was refreshed: %v", c.err)
+		}
+		return
+	}
+	m.waiting = append(m.waiting, c)
+	var shed *Shed
+	if resident && c.over.Load() && errors.As(c.err, &shed) && shed.Reason == Overloaded {
+		if leased, now, _ := m.inTheWay(key); leased+max(draining, now)+m.Stats().BuildPeak <= m.budget {
+			rt.Fatalf("a refresh is overloaded with %d of %d leased", leased, m.budget)
+		}
+	}
+}
+
 // drop takes one of calls out at random.
 func drop(rt *rapid.T, calls *[]*call) *call {
 	if len(*calls) == 0 {
@@ -207,7 +230,7 @@ func (m *model) check(rt *rapid.T) {
 		}
 		m.over++
 		m.waiting = slices.DeleteFunc(m.waiting, func(o *call) bool { return o == c })
-		if c.err == nil {
+		if c.err == nil && c.lease != nil {
 			m.held = append(m.held, c)
 		}
 	}
@@ -247,7 +270,7 @@ func (m *model) check(rt *rapid.T) {
 	if most > m.o.MaxBuilds || twice {
 		rt.Fatalf("%d builds at once, one key twice: %v", most, twice)
 	}
-	if m.o.MaxInstances > 0 && s.Resident+s.Building > m.o.MaxInstances {
+	if m.o.MaxInstances > 0 && s.Resident+s.Building-m.renewals() > m.o.MaxInstances {
 		rt.Fatalf("more than %d instances: %+v", m.o.MaxInstances, s)
 	}
 	sum := s.Hits + s.Waited + s.Canceled + s.Failed
@@ -259,6 +282,18 @@ func (m *model) check(rt *rapid.T) {
 	}
 }
 
+// renewals is how many builds are to take the place of an instance.
+func (m *model) renewals() (n int) {
+	m.Cache.mu.Lock()
+	defer m.Cache.mu.Unlock()
+	for key := range m.Cache.mu.running {
+		if m.Cache.mu.resident[key] != nil {
+			n++
+		}
+	}
+	return n
+}
+
 func TestTheCacheKeepsItsRulesInEveryOrderOfEvents(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(*testing.T) {
@@ -266,7 +301,7 @@ func TestTheCacheKeepsItsRulesInEveryOrderOfEvents(t *testing.T) {
 			rt.Repeat(map[string]func(*rapid.T){
 				"ask": m.ask, "ask again": m.ask, "ask more": m.ask, "advance": m.advance, "advance more": m.advance,
 				"release": m.release, "cancel": m.cancel, "evict": m.evict, "evict many": m.evictMany,
-				"shrink": m.shrink, "change": m.change, "": m.check,
+				"shrink": m.shrink, "refresh": m.refresh, "refresh more": m.refresh, "change": m.change, "": m.check,
 			})
 			for _, c := range m.held {
 				c.lease.Release()

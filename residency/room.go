@@ -36,10 +36,10 @@ func (c *Cache[K, V]) pumpLocked(level Level) {
 			return // what is idle stays of use until a drain or a build has ended
 		}
 		c.evictUntilLocked(lacks)
-		if c.fullLocked() && !c.mu.idle.empty() {
+		if c.fullLocked(f) && !c.mu.idle.empty() {
 			c.detachLocked(c.mu.idle.first.value, Room)
 		}
-		if c.chargedLocked()+c.mu.peak > c.budget || c.fullLocked() {
+		if c.chargedLocked()+c.mu.peak > c.budget || c.fullLocked(f) {
 			return // for a Close or a build to end; it holds no slot meanwhile
 		}
 		c.beginLocked(f)
@@ -62,7 +62,7 @@ func (c *Cache[K, V]) roomLocked(f *flight[K, V]) (lacks int64, reason Reason) {
 		return lacks, Rotating
 	case lacks > soon+c.mu.drainingBytes:
 		return lacks, Overloaded
-	case c.fullLocked() && c.mu.idle.empty() && len(c.mu.running) == 0:
+	case c.fullLocked(f) && c.mu.idle.empty() && len(c.mu.running) == 0:
 		return lacks, Overloaded
 	}
 	return lacks, ""
@@ -74,13 +74,23 @@ func (c *Cache[K, V]) chargedLocked() int64 {
 	return m.residentBytes + m.drainingBytes + m.closingBytes + m.buildBytes + m.lostBytes
 }
 
-// fullLocked is the bound by number: until an instance has been measured, what is expected of one.
-func (c *Cache[K, V]) fullLocked() bool {
+// fullLocked is the bound by number: until an instance has been measured, what is expected of one. A build that renews an
+// instance adds none: whether it may have both in memory is a question of bytes.
+func (c *Cache[K, V]) fullLocked(f *flight[K, V]) bool {
 	limit := c.o.MaxInstances
 	if c.mu.built == 0 {
 		limit = c.capacityLocked()
 	}
-	return len(c.mu.resident)+len(c.mu.running) >= limit
+	n := len(c.mu.resident) + len(c.mu.running)
+	for key := range c.mu.running {
+		if c.mu.resident[key] != nil {
+			n--
+		}
+	}
+	if c.mu.resident[f.key] != nil {
+		n--
+	}
+	return n >= limit
 }
 
 // capacityLocked is R, the instances of mean size that fit beside one build: the last one is built in its own room.

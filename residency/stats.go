@@ -18,18 +18,19 @@ const (
 type Cause string
 
 const (
-	Room    Cause = "room"   // a build needed its bytes
-	Idle    Cause = "idle"   // not leased for IdleTTL
-	Shrunk  Cause = "shrunk" // by Shrink
-	Asked   Cause = "asked"  // by Evict, EvictWhere or EvictGroup
-	AtClose Cause = "closed" // by Cache.Close
+	Room    Cause = "room"    // a build needed its bytes
+	Idle    Cause = "idle"    // not leased for IdleTTL
+	Shrunk  Cause = "shrunk"  // by Shrink
+	Asked   Cause = "asked"   // by Evict, EvictWhere or EvictGroup
+	Renewed Cause = "renewed" // its successor was there, by Refresh
+	AtClose Cause = "closed"  // by Cache.Close
 )
 
 // Causes returns all of them, for those who must name every series before it has a value.
-func Causes() []Cause { return []Cause{Room, Idle, Shrunk, Asked, AtClose} }
+func Causes() []Cause { return []Cause{Room, Idle, Shrunk, Asked, Renewed, AtClose} }
 
-// Stats is a snapshot, taken under one lock: its numbers belong together. Every call of Lease that has returned is
-// counted once in Hits + Waited + Canceled + Failed + the sum of Shed.
+// Stats is a snapshot, taken under one lock: its numbers belong together. Every call of Lease that has returned, and
+// every one of Refresh that asked for a build, is counted once in Hits + Waited + Canceled + Failed + the sum of Shed.
 type Stats struct {
 	Name                                       string
 	Budget                                     int64 // Heap - Base
