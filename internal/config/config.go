@@ -61,16 +61,16 @@ type Listen struct {
 
 	// HTTPTrusted is the operator's word that whoever reaches the HTTP listener may be believed: it is behind a proxy that
 	// authenticates, sets the headers that we trust, and removes those that clients sent.
-	HTTPTrusted bool `hcl:"http_trusted" default:"false" help:"Whether only the operator's own proxy reaches the HTTP listener, so that graphql.trusted_headers may be used off loopback."`
+	HTTPTrusted bool `hcl:"http_trusted" default:"false" help:"Whether only the operator's own proxy reaches the HTTP listener, so that graphql.trusted_headers and graphql.tenant_header may be used off loopback."`
 
 	// Admin serves health, metrics, status and profiles. It answers under any load and shows addresses of clients,
 	// so it belongs on loopback or on a private network.
 	Admin string `hcl:"admin" default:"127.0.0.1:9090" help:"Address of health, metrics, status and profiles."`
 
 	// Hosts are accepted in the Host header of HTTP requests besides loopback names: names without port, addresses,
-	// ranges such as 10.0.0.0/8, or "*" for all. Any other host is refused, because a web page that points its own
+	// "*.example.com" for the names below that one, ranges such as 10.0.0.0/8, or "*" for all. Any other host is refused, because a web page that points its own
 	// name at this address must not be able to write into the cache.
-	Hosts []string `hcl:"hosts" default:"" help:"Hosts by which HTTP clients may call this server besides loopback: names, addresses, ranges, or *."`
+	Hosts []string `hcl:"hosts" default:"" help:"Hosts by which HTTP clients may call this server besides loopback: names, *.example.com, addresses, ranges, or *."`
 }
 
 // Store says where blobs live and how many there may be.

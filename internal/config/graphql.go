@@ -22,6 +22,9 @@ type GraphQL struct {
 	GraphQLSource
 	GraphQLAuth
 
+	// TenantHeader is for a proxy that knows the tenants, and that nobody can go past.
+	TenantHeader string `hcl:"tenant_header" default:"" help:"Header that names the tenant of a request to /graphql, such as X-Tenant. Only for a listener on loopback, or with listen.http_trusted."`
+
 	// Memory is for all that GraphQL takes. Bazel's defaults are then made for the rest.
 	Memory Bytes `hcl:"memory" default:"auto" min:"1" help:"Memory of everything that belongs to GraphQL. auto: 30 % of the limit."`
 
@@ -171,7 +174,7 @@ type GraphQLResolver struct {
 	DatabaseURL string `hcl:"database_url" default:"" secret:"true" help:"PostgreSQL that knows the tenants."`
 
 	// SQL is the operator's.
-	SQL string `hcl:"sql" default:"" help:"Statement that is given a tenant's name or host as $1 and returns no row or one with database_url, schemas, and anonymous_role, default_role, roles, settings if they are there."`
+	SQL string `hcl:"sql" default:"" help:"Statement that is given what the path, the tenant_header or the Host names as $1 and returns no row or one with database_url, schemas, and anonymous_role, default_role, roles, settings if they are there."`
 
 	// TTL and NegativeTTL are short, since a change of a route should not need a restart.
 	TTL         time.Duration `hcl:"ttl" default:"5s" min:"0.001" help:"How long an answer is believed."`

@@ -52,7 +52,11 @@ func (s *Service) sdl(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	name := r.URL.Query().Get("tenant")
-	t, err := s.tenant(ctx, name, name == "")
+	t := s.byName[name] // "" is the tenant of /graphql itself
+	var err error
+	if t == nil && name != "" {
+		t, err = s.tenant(ctx, address{name, byPath})
+	}
 	if err == nil && t == nil {
 		http.Error(w, fmt.Sprintf("there is no tenant %q", name), http.StatusNotFound)
 		return

@@ -86,9 +86,12 @@ func (c *call) serve() error {
 		c.w.Header().Set("Allow", http.MethodPost)
 		return &problem{http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "Method not supported, please use POST"}
 	}
-	name, byHost := tenantName(c.r)
-	c.name = name
-	if !byHost && !validTenant(name) {
+	at, err := c.addressOf(c.r)
+	if err != nil {
+		return err
+	}
+	c.name = at.name
+	if at.by != byHost && !validTenant(at.name) {
 		return c.noTenant()
 	}
 	if err := c.admit(c.gates.requests, 1); err != nil {
@@ -98,7 +101,7 @@ func (c *call) serve() error {
 	if err != nil {
 		return err
 	}
-	if c.tenant, err = c.Service.tenant(c.r.Context(), name, byHost); err != nil {
+	if c.tenant, err = c.Service.tenant(c.r.Context(), at); err != nil {
 		return err
 	}
 	if c.tenant == nil {
@@ -208,9 +211,8 @@ func (c *call) execute(request sqlgen.Request) error {
 		return err
 	}
 	defer in.Release()
-	c.lookAgain(in.Value())
-	db := &transaction{call: c, db: in.Value().db}
-	response, err := in.Value().engine.Execute(c.r.Context(), db, request)
+	c.lookAgain(in.Value(), c.opt.Watch)
+	response, err := in.Value().engine.Execute(c.r.Context(), &transaction{c, in.Value()}, request)
 	if err != nil {
 		return err
 	}

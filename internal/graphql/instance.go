@@ -23,7 +23,8 @@ type instance struct {
 	print  string // the fingerprint that it was built from
 	size   int64
 
-	looked atomic.Int64 // when the database was last asked whether print still holds, in Unix nanoseconds
+	renewed atomic.Bool  // its successor is there, or on its way
+	looked  atomic.Int64 // when the database was last asked whether print still holds, in Unix nanoseconds
 }
 
 // overhead is what an instance keeps besides what its parts report.
@@ -132,38 +133,6 @@ func (s *Service) checkLogin(ctx context.Context, t *resolved, q querier, o cata
 }
 
 func (s *Service) closeInstance(_ instanceKey, in *instance) { in.db.Close() }
-
-// lookAgain has the watcher compare the fingerprint, if that was long ago. It never waits.
-func (s *Service) lookAgain(in *instance) {
-	now := time.Now().UnixNano()
-	before := in.looked.Load()
-	if now-before < int64(s.opt.Watch) || !in.looked.CompareAndSwap(before, now) {
-		return
-	}
-	select {
-	case s.watch <- in:
-	default: // it has enough to do; the next request asks again a moment later
-		in.looked.Store(before)
-	}
-}
-
-// watcher compares fingerprints, one at a time, and evicts what is built from an older state. The next request then builds
-// anew, while those in flight end on the old one.
-func (s *Service) watcher(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case in := <-s.watch:
-			print, err := catalog.Fingerprint(ctx, querier{in.db, "levee:watch"}, catalog.Options{Schemas: in.tenant.schemas, RolesOfLogin: true})
-			if err != nil || print == in.print {
-				continue // what is wrong with the database, its requests will tell
-			}
-			s.logger.Info("graphql schema changed; the tenant is built anew", "tenant", in.tenant.name)
-			s.cache.Evict(in.tenant.key)
-		}
-	}
-}
 
 // querier reads catalogs through the pool. Each statement is a transaction of its own.
 type querier struct {

@@ -39,7 +39,7 @@ type Tenant struct {
 
 // Resolver finds tenants that are not listed.
 type Resolver struct {
-	// DatabaseURL and SQL: the statement is given what the path or else the Host names as $1, and returns no row or one with
+	// DatabaseURL and SQL: the statement is given what the path, or else the TenantHeader or the Host names as $1, and returns no row or one with
 	// the columns database_url, schemas (text[] or text with commas), and, if they are there, anonymous_role, default_role,
 	// roles (as schemas) and settings (an object of json).
 	DatabaseURL, SQL string
@@ -63,6 +63,10 @@ type Options struct {
 
 	Tenants  []Tenant
 	Resolver *Resolver
+
+	// TenantHeader names the tenant of a request to /graphql, as the path or a host would: "X-Tenant". Only for a listener that
+	// nobody but the operator's own proxy reaches. "": no header does.
+	TenantHeader string
 
 	// Memory is for all lines of the plan that are GraphQL's (graphql.memory; 30 % of the limit).
 	Memory int64
@@ -165,6 +169,7 @@ func (o *Options) validate() error {
 		bad(r.DatabaseURL == "" || r.SQL == "", "graphql.resolver needs both database_url and sql")
 	}
 	bad(o.ConnectionsPerDatabase > o.Connections && o.Connections > 0, "graphql.connections_per_database (%d) is above graphql.connections (%d): lower the first or raise the second", o.ConnectionsPerDatabase, o.Connections)
+	bad(o.TenantHeader != "" && !validTenant(o.TenantHeader), "graphql.tenant_header: %q is no name of a header: write one such as X-Tenant", o.TenantHeader)
 	for _, state := range o.PassErrors {
 		bad(len(state) != 5, "graphql.pass_errors has %q, which is no SQLSTATE: those have five characters, such as P0001", state)
 	}
@@ -172,7 +177,7 @@ func (o *Options) validate() error {
 }
 
 func validTenant(name string) bool {
-	return len(name) <= 128 && !strings.HasPrefix(name, ".") && !slices.ContainsFunc([]rune(name), func(r rune) bool {
+	return name != "" && len(name) <= 128 && !strings.HasPrefix(name, ".") && !slices.ContainsFunc([]rune(name), func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_')
 	})
 }

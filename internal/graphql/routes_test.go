@@ -131,20 +131,43 @@ func TestEveryShedHasItsCodeAndARetryAfter(t *testing.T) {
 	}
 }
 
-func TestATenantIsNamedByThePathOrElseByTheHost(t *testing.T) {
+func TestATenantIsNamedByThePathOrATrustedHeaderOrTheHost(t *testing.T) {
+	plain, trusting := &Service{}, &Service{opt: Options{TenantHeader: "X-Tenant"}}
 	for _, c := range []struct {
-		target, host, name string
-		byHost             bool
+		s            *Service
+		target, host string
+		headers      []string
+		want         address
 	}{
-		{"/graphql/acme", "x.test", "acme", false},
-		{"/graphql", "X.test:8080", "x.test", true},
-		{"/graphql/", "x.test", "x.test", true},
+		{plain, "/graphql/acme", "x.test", nil, address{"acme", byPath}},
+		{plain, "/graphql", "X.test:8080", nil, address{"x.test", byHost}},
+		{plain, "/graphql/", "x.test", []string{"evil"}, address{"x.test", byHost}},
+		{trusting, "/graphql", "x.test", []string{"acme"}, address{"acme", byHeader}},
+		{trusting, "/graphql/other", "x.test", []string{"acme"}, address{"other", byPath}},
+		{trusting, "/graphql", "x.test", []string{""}, address{"", byHeader}},
+		{trusting, "/graphql", "x.test", nil, address{"x.test", byHost}},
 	} {
 		r := httptest.NewRequest(http.MethodPost, c.target, nil)
 		r.Host = c.host
 		r.Header.Set("X-Forwarded-Host", "evil.test") // nobody trusts it
-		if name, byHost := tenantName(r); name != c.name || byHost != c.byHost {
-			t.Errorf("%s at %s: %q, %v", c.target, c.host, name, byHost)
+		r.Header["X-Tenant"] = c.headers
+		if at, err := c.s.addressOf(r); err != nil || at != c.want {
+			t.Errorf("%s at %s with %q: %v, %v", c.target, c.host, c.headers, at, err)
+		}
+	}
+	twice := httptest.NewRequest(http.MethodPost, "/graphql", nil)
+	twice.Header["X-Tenant"] = []string{"a", "b"}
+	if at, err := trusting.addressOf(twice); err == nil {
+		t.Errorf("two tenants at once are %v", at)
+	}
+}
+
+func TestATrustedHeaderLeadsToTenantsByNameAndHostAndNeverToAnother(t *testing.T) {
+	acme, root := &resolved{name: "acme"}, &resolved{}
+	s := &Service{byName: map[string]*resolved{"acme": acme, "": root}, byHost: map[string]*resolved{"acme.test": acme}}
+	for name, want := range map[string]*resolved{"acme": acme, "ACME.test": acme, "": nil, "other": nil} {
+		if got := s.listed(address{name, byHeader}); got != want {
+			t.Errorf("%q leads to %v", name, got)
 		}
 	}
 }
@@ -158,6 +181,7 @@ func TestContradictingOptionsAreNamed(t *testing.T) {
 		"exposes no schema":          {Tenants: []Tenant{{Name: "b", DatabaseURL: "postgres://x"}}},
 		"letters, digits":            {Tenants: []Tenant{{Name: "a/b", DatabaseURL: "postgres://x", Schemas: []string{"s"}}}},
 		"graphql.connections (2)":    {Tenants: []Tenant{tenant}, Connections: 2, ConnectionsPerDatabase: 3},
+		"is no name of a header":     {Tenants: []Tenant{tenant}, TenantHeader: "X Tenant"},
 		"which is no SQLSTATE":       {Tenants: []Tenant{tenant}, PassErrors: []string{"P1"}},
 		"both database_url and sql":  {Resolver: &Resolver{SQL: "select 1"}},
 		"a host leads to one tenant": {Tenants: []Tenant{{Name: "a", DatabaseURL: "postgres://x", Schemas: []string{"s"}, Hosts: []string{"h", "H"}}}},

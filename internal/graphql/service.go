@@ -176,7 +176,9 @@ func (s *Service) makeTenants() error {
 func (s *Service) Run(ctx context.Context) error {
 	g, working := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.pool.Run(working) })
-	g.Go(func() error { return s.watcher(working) })
+	for range watchers {
+		g.Go(func() error { return s.watcher(working) })
+	}
 	g.Go(func() error { return s.tend(working) })
 	g.Go(func() error { return s.runVerifiers(working, g) })
 	if s.opt.SampleFile != "" {

@@ -88,34 +88,67 @@ func (s *Service) verifiersPlanned() int {
 	return min(len(s.opt.Tenants), maxVerifiers)
 }
 
-// tenantName is what a request asks for: the part of the path behind the prefix, or else its Host.
-func tenantName(r *http.Request) (name string, byHost bool) {
+// address is what a request asks for, and what says so.
+type address struct {
+	name string
+	by   source
+}
+
+type source int
+
+const (
+	byPath source = iota
+	byHeader
+	byHost
+)
+
+// addressOf is the part of the path behind the prefix, or else the header that is trusted to say it, or else the Host. A header
+// that is there and says nothing is not overruled by the Host: it leads nowhere.
+func (s *Service) addressOf(r *http.Request) (address, error) {
 	if rest, ok := strings.CutPrefix(r.URL.Path, Prefix+"/"); ok && rest != "" {
-		return rest, false
+		return address{rest, byPath}, nil
+	}
+	if header := s.opt.TenantHeader; header != "" {
+		switch values := r.Header.Values(header); len(values) {
+		case 0:
+		case 1:
+			return address{values[0], byHeader}, nil
+		default:
+			return address{}, &problem{http.StatusBadRequest, "BAD_REQUEST", fmt.Sprintf("The header %s is there more than once.", header)}
+		}
 	}
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	return strings.ToLower(host), true
+	return address{strings.ToLower(host), byHost}, nil
 }
 
 // tenant finds who a request is for. Without an error and a tenant there is none.
-func (s *Service) tenant(ctx context.Context, name string, byHost bool) (*resolved, error) {
-	if byHost {
-		if t := s.byHost[name]; t != nil {
-			return t, nil
-		}
-		if t := s.byName[""]; t != nil {
-			return t, nil
-		}
-	} else if t := s.byName[name]; t != nil && name != "" {
+func (s *Service) tenant(ctx context.Context, a address) (*resolved, error) {
+	if t := s.listed(a); t != nil || s.opt.Resolver == nil {
 		return t, nil
 	}
-	if s.opt.Resolver == nil {
-		return nil, nil
+	return s.routes.find(ctx, a.name)
+}
+
+// listed finds a tenant of the configuration; nil if it is none of them.
+func (s *Service) listed(a address) *resolved {
+	switch a.by {
+	case byHost:
+		if t := s.byHost[a.name]; t != nil {
+			return t
+		}
+		return s.byName[""]
+	case byHeader:
+		if t := s.byHost[strings.ToLower(a.name)]; t != nil {
+			return t
+		}
 	}
-	return s.routes.find(ctx, name)
+	if a.name == "" {
+		return nil
+	}
+	return s.byName[a.name]
 }
 
 // routes asks the operator's statement which tenant a name is, and believes the answer for a moment. A name has one asker at a

@@ -12,7 +12,7 @@ import (
 // round trip. It is a engine.DB.
 type transaction struct {
 	call *call
-	db   *pgpool.Database
+	in   *instance
 }
 
 // DoAll runs the statements in one transaction. What only reads may be run again if its connection was lost.
@@ -23,7 +23,8 @@ func (t *transaction) DoAll(ctx context.Context, statements []sqlgen.Statement) 
 		r.Idempotent = r.Idempotent && s.Reads
 		r.Statements = append(r.Statements, pgpool.Statement{SQL: s.SQL, Params: s.Params, Each: s.Each})
 	}
-	err := t.db.Do(ctx, c.key(), r)
+	err := t.in.db.Do(ctx, c.key(), r)
+	c.suspect(t.in, err)
 	var gone *pgpool.Unavailable
 	if errors.As(err, &gone) {
 		return lost{gone}

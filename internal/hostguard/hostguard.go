@@ -11,14 +11,15 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
 // Options of a Guard. The zero value accepts loopback only.
 type Options struct {
-	// Hosts are accepted besides localhost and loopback addresses: names and addresses without port, address ranges
-	// such as "10.0.0.0/8" (a name that rebinds is never an address, so ranges are safe), or "*" for every Host, which
-	// gives up the protection.
+	// Hosts are accepted besides localhost and loopback addresses: names and addresses without port, "*.example.com" for
+	// all names below that one, address ranges such as "10.0.0.0/8" (a name that rebinds is never an address, so ranges
+	// are safe), or "*" for every Host, which gives up the protection.
 	Hosts []string
 
 	// Setting is how the operator writes the list, for the text of refusals: "listen.hosts".
@@ -29,6 +30,7 @@ type Options struct {
 type Guard struct {
 	any     bool
 	names   map[string]bool
+	below   []string // ".example.com"
 	ranges  []netip.Prefix
 	setting string
 	origin  *http.CrossOriginProtection
@@ -58,9 +60,13 @@ func (g *Guard) add(host string) error {
 		g.ranges = append(g.ranges, netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
 		return nil
 	}
-	name := normal(host)
+	name, wild := strings.CutPrefix(normal(host), "*.")
 	if name == "" || strings.ContainsAny(name, ":/*@ \t") {
-		return fmt.Errorf("%q is no host: write a name or an address without scheme and port, a range such as 10.0.0.0/8, or *", host)
+		return fmt.Errorf("%q is no host: write a name or an address without scheme and port, *.example.com for all names below it, a range such as 10.0.0.0/8, or *", host)
+	}
+	if wild {
+		g.below = append(g.below, "."+name)
+		return nil
 	}
 	g.names[name] = true
 	return nil
@@ -86,7 +92,10 @@ func (g *Guard) Accepts(host string) bool {
 		}
 		return false
 	}
-	return g.names[normal(host)]
+	name := normal(host)
+	return g.names[name] || slices.ContainsFunc(g.below, func(suffix string) bool {
+		return len(name) > len(suffix) && strings.HasSuffix(name, suffix)
+	})
 }
 
 // normal is a name as DNS compares it.

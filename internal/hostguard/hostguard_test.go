@@ -17,14 +17,15 @@ func newGuard(t *testing.T, hosts ...string) *Guard {
 }
 
 func TestOnlyLoopbackAndConfiguredHostsAreAccepted(t *testing.T) {
-	g := newGuard(t, "Cache.internal", "192.0.2.7", "10.0.0.0/8", "[2001:db8::1]")
+	g := newGuard(t, "Cache.internal", "*.Apps.example", "192.0.2.7", "10.0.0.0/8", "[2001:db8::1]")
 	for host, want := range map[string]bool{
 		"localhost": true, "LOCALHOST:8080": true, "localhost.": true,
 		"127.0.0.1:8080": true, "127.8.9.10": true, "[::1]:8080": true, "[::1]": true, "[::ffff:127.0.0.1]:80": true,
 		"cache.internal:8080": true, "cache.INTERNAL.": true, "192.0.2.7:1": true, "10.1.2.3:8080": true, "[2001:db8::1]:80": true,
 		"": false, ":8080": false, "evil.example:8080": false, "localhost.evil.example": false, "evil.localhost": false,
 		"127.0.0.1.evil.example": false, "192.0.2.8": false, "0.0.0.0:8080": false, "[2001:db8::2]:80": false, "127.1": false,
-		"cache.internal.evil.example": false, "a b": false,
+		"cache.internal.evil.example": false, "shop.apps.example:8080": true, "a.b.apps.example": true,
+		"apps.example": false, ".apps.example": false, "evilapps.example": false, "shop.apps.example.evil": false, "a b": false,
 	} {
 		if got := g.Accepts(host); got != want {
 			t.Errorf("Accepts(%q) = %v, want %v", host, got, want)
@@ -36,7 +37,7 @@ func TestOnlyLoopbackAndConfiguredHostsAreAccepted(t *testing.T) {
 }
 
 func TestAHostThatIsNoneIsRefusedByName(t *testing.T) {
-	for _, h := range []string{"", "http://cache", "cache:8080", "*.example", "a b", "10.0.0.0/33"} {
+	for _, h := range []string{"", "http://cache", "cache:8080", "*.", "*.a*", "a b", "10.0.0.0/33"} {
 		_, err := New(Options{Hosts: []string{h}, Setting: "listen.hosts"})
 		if err == nil || !strings.Contains(err.Error(), "listen.hosts") {
 			t.Errorf("host %q: error is %v", h, err)

@@ -36,19 +36,30 @@ func (a *App) buildGraphQL() (err error) {
 	return nil
 }
 
-// trustHeaders refuses headers that say who a caller is where others than the operator's proxy could send them.
+// trustHeaders refuses headers that say who a caller is, or whose data they are about, where others than the operator's proxy could send them.
 func (a *App) trustHeaders() error {
 	l := a.cfg.Listen
 	if where := trusting(a.cfg); where != "" && isPublic(l.HTTP) && !l.HTTPTrusted {
-		return fmt.Errorf("%s is set, and %s is reachable from other machines: whoever reaches it could be anybody; listen on 127.0.0.1, or set listen.http_trusted = true (--listen-http-trusted) if only a proxy of yours that sets X-Role and X-Claim-… itself can reach it",
-			where, a.cfg.Describe("listen.http"))
+		return fmt.Errorf("%s is set, and %s is reachable from other machines: whoever reaches it could be anybody; listen on 127.0.0.1, or set listen.http_trusted = true (--listen-http-trusted) if only a proxy of yours that sets %s itself can reach it",
+			where, a.cfg.Describe("listen.http"), headersOf(a.cfg))
 	}
 	return nil
 }
 
-// trusting names a setting that lets headers say who a caller is; "" if none does.
+// headersOf names the headers that are believed.
+func headersOf(c *config.Config) string {
+	if header := c.GraphQL.TenantHeader; header != "" {
+		return header + ", X-Role and X-Claim-…"
+	}
+	return "X-Role and X-Claim-…"
+}
+
+// trusting names a setting that lets headers say who a caller or its tenant is; "" if none does.
 func trusting(c *config.Config) string {
 	g := c.GraphQL
+	if g.TenantHeader != "" {
+		return "graphql.tenant_header"
+	}
 	if g.DatabaseURL != "" && g.TrustedHeaders {
 		return "graphql.trusted_headers"
 	}
@@ -68,7 +79,7 @@ func graphqlOptions(c *config.Config, env []string) (graphql.Options, error) {
 	g := c.GraphQL
 	o := graphql.Options{
 		Memory: int64(g.Memory), Connections: g.Connections, ConnectionsPerDatabase: g.ConnectionsPerDatabase, Pooler: g.Pooler == "transaction",
-		Wait: g.Wait, BuildWait: g.BuildWait, BuildMax: g.BuildMax, Timeout: g.Timeout,
+		TenantHeader: g.TenantHeader, Wait: g.Wait, BuildWait: g.BuildWait, BuildMax: g.BuildMax, Timeout: g.Timeout,
 		MaxResponse: int64(g.MaxResponse), MaxBody: int64(g.MaxBody),
 		MaxInstances: g.MaxInstances, MaxBuilds: g.MaxBuilds, PlanBytes: int(g.PlanBytes), IdleTTL: g.IdleTTL, Watch: g.Watch,
 		Limits: document.Limits{

@@ -208,6 +208,10 @@ func TestHeadersThatSayWhoACallerIsNeedAListenerThatOnlyAProxyReaches(t *testing
 	if err == nil || !strings.Contains(err.Error(), "graphql.trusted_headers is set, and listen.http = 0.0.0.0:0") {
 		t.Errorf("%v", err)
 	}
+	tenants := withGraphQL(map[string]string{"graphql-tenant-header": "X-Tenant", "listen-http": "0.0.0.0:0"})
+	if _, err := Build(load(t, tenants), Options{Out: io.Discard, Log: io.Discard}); err == nil || !strings.Contains(err.Error(), "graphql.tenant_header is set, and listen.http") || !strings.Contains(err.Error(), "sets X-Tenant, X-Role") {
+		t.Errorf("%v", err)
+	}
 	public["listen-http-trusted"] = "true"
 	if warnings := strings.Join(build(t, public).publicity(), "\n"); !strings.Contains(warnings, "whoever gets past the proxy in front can be anybody") {
 		t.Errorf("warnings: %s", warnings)

@@ -1,0 +1,83 @@
+package graphql
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/leveehq/levee/internal/graphql/catalog"
+	"github.com/leveehq/levee/residency"
+)
+
+const (
+	// watchers is how many databases are looked at or waited for at once: one that hangs must not hide changes of the others.
+	watchers = 4
+
+	// lookTime bounds one comparison.
+	lookTime = 10 * time.Second
+
+	// lookSoon is how old the last look may be when PostgreSQL has said that something is not there.
+	lookSoon = time.Second
+)
+
+// lookAgain has a watcher compare the fingerprint, if the last time was longer ago than that. It never waits.
+func (s *Service) lookAgain(in *instance, than time.Duration) {
+	now := time.Now().UnixNano()
+	before := in.looked.Load()
+	if now-before < int64(than) || !in.looked.CompareAndSwap(before, now) {
+		return
+	}
+	select {
+	case s.watch <- in:
+	default: // they have enough to do; the next request asks again a moment later
+		in.looked.Store(before)
+	}
+}
+
+// suspect has the schema looked at soon if the error is one that a change of it would explain.
+func (s *Service) suspect(in *instance, err error) {
+	var e *pgconn.PgError
+	if errors.As(err, &e) && slices.Contains(outdated, e.Code) {
+		s.lookAgain(in, lookSoon)
+	}
+}
+
+// outdated are the SQLSTATEs of a schema, table, column, function or type that is not there, or is another one.
+var outdated = []string{"3F000", "42P01", "42703", "42883", "42704", "42804", "42846", "0A000"}
+
+// watcher compares fingerprints. What was built from an older state serves until its successor is there.
+func (s *Service) watcher(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case in := <-s.watch:
+			s.renewIfChanged(ctx, in)
+		}
+	}
+}
+
+func (s *Service) renewIfChanged(ctx context.Context, in *instance) {
+	look, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	print, err := catalog.Fingerprint(look, querier{in.db, "levee:watch"}, catalog.Options{Schemas: in.tenant.schemas, RolesOfLogin: true})
+	if err != nil || print == in.print || in.renewed.Swap(true) {
+		return // what is wrong with the database, its requests will tell
+	}
+	s.logger.Info("graphql schema changed; the tenant is built anew", "tenant", in.tenant.name)
+	err = s.cache.Refresh(ctx, in.tenant.key)
+	in.renewed.Store(err == nil)
+	switch {
+	case err == nil || ctx.Err() != nil:
+	case isUnsafe(err):
+		s.logger.Error("graphql tenant is not served any more", "tenant", in.tenant.name, "error", err.Error())
+		s.cache.Evict(in.tenant.key)
+	case errors.Is(err, residency.ErrShed):
+		s.logger.Warn("graphql schema changed, and there is no room to build it yet; the former one is served", "tenant", in.tenant.name, "error", err.Error())
+	default:
+		s.logger.Error("graphql schema changed, and cannot be built; the former one is served", "tenant", in.tenant.name, "error", err.Error())
+	}
+}

@@ -1,0 +1,75 @@
+package graphql
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leveehq/levee/internal/graphql/auth"
+	"github.com/leveehq/levee/internal/pglocal/pgtest"
+	"github.com/leveehq/levee/residency"
+)
+
+// ask posts a query and returns status and body.
+func ask(t *testing.T, url, query string) (int, string) {
+	t.Helper()
+	status, answer := recorded{}.send(t, url, nil, &query, nil, nil)
+	text, err := json.Marshal(answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status, string(text)
+}
+
+// until calls what until it is true, and fails if that takes long.
+func until(t *testing.T, want string, what func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !what(); {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not happen that " + want)
+		}
+	}
+}
+
+func TestATenantWhoseSchemaChangesIsServedAllTheTime(t *testing.T) {
+	database := pgtest.Database(t)
+	pgtest.Exec(t, database, `create schema s; create table s.note (id int primary key, body text); insert into s.note values (1, 'one');
+		drop role if exists watched_login; create role watched_login login noinherit; grant usage on schema s to watched_login; grant select on s.note to watched_login`)
+	tenant := Tenant{DatabaseURL: pgtest.Server(t).URL("watched_login", database), Schemas: []string{"s"}, Auth: auth.Options{AnonymousRole: auth.ConnectionRole}}
+	s, url := serve(t, Options{Tenants: []Tenant{tenant}, Watch: 50 * time.Millisecond})
+	if status, body := ask(t, url, `{ allNotes { nodes { body } } }`); status != 200 || !strings.Contains(body, "one") {
+		t.Fatal(status, body)
+	}
+	pgtest.Exec(t, database, `alter table s.note add column title text default 'new'; grant select on s.note to watched_login`)
+	until(t, "the new column is served", func() bool {
+		if status, body := ask(t, url, `{ allNotes { nodes { body } } }`); status != 200 || !strings.Contains(body, "one") {
+			t.Fatalf("while the schema changes: %d %s", status, body)
+		}
+		_, body := ask(t, url, `{ allNotes { nodes { title } } }`)
+		return strings.Contains(body, `"new"`)
+	})
+	if st := s.cache.Stats(); st.Evicted[residency.Renewed] != 1 || st.Hits < 2 || st.Waited != 2 { // the first request, and the watcher
+		t.Errorf("a request waited for the build: %+v", st)
+	}
+	pgtest.Exec(t, "postgres", `alter role watched_login bypassrls`)
+	until(t, "a login that became unsafe is refused", func() bool {
+		status, body := ask(t, url, `{ allNotes { nodes { body } } }`)
+		return status == 500 && strings.Contains(body, "UNSAFE_LOGIN")
+	})
+}
+
+func TestATableThatIsGoneIsNoticedAtOnceAndNotAtTheNextLook(t *testing.T) {
+	database := pgtest.Database(t)
+	pgtest.Exec(t, database, `create schema s; create table s.note (id int primary key, body text); create table s.other (id int primary key)`)
+	tenant := Tenant{DatabaseURL: pgtest.Server(t).URL("postgres", database), Schemas: []string{"s"}, AllowBypassRLS: true, Auth: auth.Options{AnonymousRole: auth.ConnectionRole}}
+	_, url := serve(t, Options{Tenants: []Tenant{tenant}, Watch: time.Hour})
+	if status, body := ask(t, url, `{ allNotes { nodes { body } } }`); status != 200 {
+		t.Fatal(status, body)
+	}
+	pgtest.Exec(t, database, `drop table s.note`)
+	until(t, "the table is unknown", func() bool {
+		status, _ := ask(t, url, `{ allNotes { nodes { body } } }`)
+		return status == 400
+	})
+}
