@@ -190,7 +190,7 @@ func TestWhatGoesWrongInADrainIsNoticed(t *testing.T) {
 	}
 	for want, during := range map[string]func(f *fakeGraphQL){
 		"before its nap did":         func(f *fakeGraphQL) { <-time.After(nap / 2); gone(f) },
-		"2 flushes made 4 instances": func(f *fakeGraphQL) { <-time.After(nap); gone(f); f.add(metricEvictions, 1) },
+		"2 flushes made 4 instances": func(f *fakeGraphQL) { <-time.After(nap); gone(f); f.add(metricFlushed, 1) },
 		"nothing drains while":       func(f *fakeGraphQL) { <-time.After(nap); gone(f) },
 	} {
 		t.Run(want, func(t *testing.T) {

@@ -15,11 +15,11 @@ import (
 
 // The server's metrics that scenarios judge by, without labels: all series of a name are added up.
 const (
-	metricBuilds     = "levee_graphql_builds_total"    // builds begun
-	metricBuilding   = "levee_graphql_building"        // builds under way
-	metricEvictions  = "levee_graphql_evictions_total" // instances that left, by cause
-	metricDraining   = "levee_graphql_draining"        // instances that left and are still in use
-	metricClosing    = "levee_graphql_closing"         // instances whose close has not returned
+	metricBuilds     = "levee_graphql_builds_total" // builds begun
+	metricBuilding   = "levee_graphql_building"     // builds under way
+	metricFlushed    = `levee_graphql_evictions_total{cause="asked"}`
+	metricDraining   = "levee_graphql_draining" // instances that left and are still in use
+	metricClosing    = "levee_graphql_closing"  // instances whose close has not returned
 	metricGoroutines = "go_goroutines"
 )
 
@@ -57,10 +57,10 @@ func (c counters) read(r io.Reader) error {
 	return lines.Err()
 }
 
-// sum adds up the series of a metric; false if there is none.
+// sum adds up the series of a metric, or is the value of one that is named with its labels; false if there is none.
 func (c counters) sum(metric string) (total float64, known bool) {
 	for series, v := range c {
-		if name, _, _ := strings.Cut(series, "{"); name == metric {
+		if name, _, _ := strings.Cut(series, "{"); name == metric || series == metric {
 			total, known = total+v, true
 		}
 	}

@@ -88,7 +88,7 @@ func (s *GraphQLDrain) gone(ctx context.Context, r *graphqlRun) (gone, known boo
 	return draining+closing == 0, known
 }
 
-// judge holds that each flush made one instance leave, once, and that none is left over.
+// judge holds that each flush made one instance leave, once, and that none is left over. Those that make room are others'.
 func (s *GraphQLDrain) judge(ctx context.Context, r *graphqlRun, t *tally, rounds int) {
 	if _, known := s.gone(ctx, r); !known {
 		t.breaks("the server does not tell what drains (" + metricDraining + ")")
@@ -97,7 +97,7 @@ func (s *GraphQLDrain) judge(ctx context.Context, r *graphqlRun, t *tally, round
 	if !until(ctx, drainPatience, func() bool { gone, _ := s.gone(ctx, r); return gone }) {
 		t.breaks(fmt.Sprintf("instances still drain %s after the last request", drainPatience))
 	}
-	if n, known := r.rise(ctx, metricEvictions); known && int(n) != rounds {
+	if n, known := r.rise(ctx, metricFlushed); known && int(n) != rounds {
 		t.breaks(fmt.Sprintf("%d flushes made %.0f instances leave", rounds, n))
 	}
 }

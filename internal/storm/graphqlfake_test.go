@@ -35,12 +35,12 @@ func (f *fakeGraphQL) add(metric string, n float64) {
 // start returns the target and the admin address.
 func (f *fakeGraphQL) start(t *testing.T) (target, admin string) {
 	t.Helper()
-	f.mu.metrics = map[string]float64{"process_resident_memory_bytes": 50 << 20, metricBuilds: 0, metricBuilding: 0, metricEvictions: 0, metricDraining: 0, metricGoroutines: 20}
+	f.mu.metrics = map[string]float64{"process_resident_memory_bytes": 50 << 20, metricBuilds: 0, metricBuilding: 0, metricFlushed: 0, metricDraining: 0, metricGoroutines: 20}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /graphql/{tenant}", f.answer)
 	mux.HandleFunc("POST "+flushPath, func(_ http.ResponseWriter, r *http.Request) {
 		f.add(metricDraining, 1)
-		f.add(metricEvictions, 1)
+		f.add(metricFlushed, 1)
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		f.looks.Add(1)
