@@ -53,9 +53,6 @@ func (b *binding) encode(s *schema.Schema, p param, vars map[string]any) ([]byte
 	var value any
 	switch p.role {
 	case limitOf:
-		if b.conns[p.conn].noLimit {
-			return nil, nil
-		}
 		return strconv.AppendInt(nil, b.conns[p.conn].limit, 10), nil
 	case offsetOf:
 		return strconv.AppendInt(nil, b.conns[p.conn].offset, 10), nil
@@ -131,6 +128,28 @@ func (a *connArgs) bind(vars map[string]any) (b bound, err error) {
 		a.naturalCursors(&b, after, before)
 	}
 	return b, nil
+}
+
+// fixedLimit is the limit of all requests of a plan, if the document says what it is. It is then a part of the statement: of a limit
+// that it is not told, PostgreSQL takes a tenth of the table, and so plans the statement anew for each request, with the value in
+// hand, which takes longer than to run it. A limit that varies remains a parameter, so that not every page size is a statement.
+func (a *connArgs) fixedLimit(vars map[string]any) (limit int64, ok bool) {
+	if !a.first.settled(vars) || !a.last.settled(vars) || a.natural && (a.after.has(vars) || a.before.has(vars)) {
+		return 0, false
+	}
+	whole := *a
+	whole.offset, whole.before, whole.after = source{kind: absent}, source{kind: absent}, source{kind: absent}
+	b, err := whole.bind(vars)
+	return b.limit, err == nil // one that is wrong fails when it is bound
+}
+
+// fixedOffset is the same of an offset.
+func (a *connArgs) fixedOffset(vars map[string]any) (offset int64, ok bool) {
+	if !a.offset.settled(vars) || a.natural && a.after.has(vars) {
+		return 0, false
+	}
+	offset, _, err := count(a.offset, vars, errNegativeOffset)
+	return offset, err == nil
 }
 
 // naturalCursors turns positions into offset and limit.

@@ -86,10 +86,7 @@ func (c *compiler) table(w *builder, s *selected, class catalog.ClassID, join fu
 const wholeRow = `"levee_row"`
 
 // skips tells whether rows may be passed over.
-func (c *compiler) skips(k *connection) bool {
-	offset, ok := k.args.offset.get(c.vars)
-	return ok && offset != nil
-}
+func (c *compiler) skips(k *connection) bool { return k.args.offset.has(c.vars) }
 
 // skipping reads rows behind an offset in a sub-select: PostgreSQL works out what is selected of each row that it passes over, and
 // relations of 1,450 rows that nobody sees cost five times what those of the 50 do. The sub-select names what is used of a row:

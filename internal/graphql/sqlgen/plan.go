@@ -102,7 +102,6 @@ type connOut struct {
 // bound is what a connection comes to in one request.
 type bound struct {
 	limit, offset   int64
-	noLimit         bool
 	reversed        bool // rows come in reverse
 	keep            int  // of the rows that came, this many are shown
 	fromEnd         bool // the last ones of them

@@ -1,6 +1,9 @@
 package sqlgen
 
-import "slices"
+import (
+	"slices"
+	"strconv"
+)
 
 // seek writes the conditions of the cursors.
 func (c *compiler) seek(w *builder, k *connection, row rowRef) {
@@ -162,11 +165,21 @@ func (c *compiler) orderAndLimit(w *builder, k *connection, row rowRef) {
 			w.put(" desc")
 		}
 	}
-	w.put(" limit ")
-	w.param(param{conn: k.number, role: limitOf})
-	w.put("::int8 offset ")
-	w.param(param{conn: k.number, role: offsetOf})
-	w.put("::int8")
+	if limit, ok := k.args.fixedLimit(c.vars); ok {
+		w.put(" limit ", strconv.FormatInt(limit, 10))
+	} else {
+		w.put(" limit ")
+		w.param(param{conn: k.number, role: limitOf})
+		w.put("::int8")
+	}
+	switch offset, ok := k.args.fixedOffset(c.vars); {
+	case !ok:
+		w.put(" offset ")
+		w.param(param{conn: k.number, role: offsetOf})
+		w.put("::int8")
+	case offset > 0:
+		w.put(" offset ", strconv.FormatInt(offset, 10))
+	}
 }
 
 // reversed tells whether rows are read from the end: there is last, and no first.

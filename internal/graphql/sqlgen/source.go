@@ -139,6 +139,15 @@ func (s source) get(vars map[string]any) (value any, given bool) {
 	}
 }
 
+// has tells of a value that is not null. It is so in all requests that have a plan's shape, or in none.
+func (s source) has(vars map[string]any) bool {
+	v, given := s.get(vars)
+	return given && v != nil
+}
+
+// settled tells whether the value is the same in all requests that have a plan's shape.
+func (s source) settled(vars map[string]any) bool { return s.kind == constant || !s.has(vars) }
+
 // member is the source of an object's field.
 func (s source) member(name string) source {
 	switch s.kind {
