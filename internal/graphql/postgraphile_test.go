@@ -69,7 +69,7 @@ func byHeaders(h http.Header, role string, claims map[string]string) {
 	}
 }
 
-func byToken(t *testing.T) credentials {
+func byToken(t testing.TB) credentials {
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: testSecret}, nil)
 	if err != nil {
 		t.Fatal(err)

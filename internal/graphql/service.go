@@ -37,6 +37,7 @@ type Service struct {
 	routeDB        *pgpool.Database
 	verifiers      verifiers
 	tenants        known
+	logins         logins
 	watch          chan *instance
 }
 
@@ -116,7 +117,7 @@ func (s *Service) makeCache() (err error) {
 	o := &s.opt
 	peak := min(int64(buildPeak), s.shares.instances/2)
 	s.cache, err = residency.New(residency.Options[instanceKey, *instance]{
-		Name: "graphql_instances", Build: s.build, Close: s.closeInstance,
+		Name: "graphql_instances", Build: s.buildAndTell, Close: s.closeInstance,
 		Size:  func(in *instance) int64 { return in.size },
 		Group: s.databaseOf,
 		Heap:  s.shares.instances, BuildPeak: peak, Instance: 256 * kib,
@@ -167,8 +168,19 @@ func (s *Service) makeTenants() error {
 		return fmt.Errorf("graphql.resolver.database_url: %w", err)
 	}
 	s.routeDB = db
+	s.routes.left = s.leaveInstance
 	s.routes.ask, s.routes.ttl, s.routes.negative = s.askRoute, s.opt.Resolver.TTL, s.opt.Resolver.NegativeTTL
 	return nil
+}
+
+// leaveInstance evicts what no route leads to any more, unless it is a listed tenant's too.
+func (s *Service) leaveInstance(key instanceKey) {
+	for _, t := range s.byName {
+		if t.key == key {
+			return
+		}
+	}
+	s.cache.Evict(key)
 }
 
 // Run does upkeep until ctx ends: idle connections and instances, keys of issuers, changes of schemas. It then closes

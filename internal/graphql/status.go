@@ -18,6 +18,9 @@ type Status struct {
 	Answers     []Answer          `json:"answers"`
 	Sheds       map[string]uint64 `json:"sheds"` // by code
 	Busiest     []TenantCount     `json:"busiest"`
+
+	// Logins are those that row level security does not bind, at most 100.
+	Logins []LoginWarning `json:"login_warnings"`
 }
 
 // TenantStatus is one instance.
@@ -72,7 +75,7 @@ const mostTenants = 100
 
 // Status may be called at any time, from any goroutine.
 func (s *Service) Status() Status {
-	st := Status{Instances: instanceStatus(s.cache.Stats()), Connections: s.pool.Stats()}
+	st := Status{Instances: instanceStatus(s.cache.Stats()), Connections: s.pool.Stats(), Logins: s.logins.list()}
 	st.Tenants = s.List()
 	if len(st.Tenants) > mostTenants {
 		st.Tenants = st.Tenants[:mostTenants]

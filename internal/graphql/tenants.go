@@ -155,6 +155,7 @@ func (s *Service) listed(a address) *resolved {
 // time; the others wait for its answer.
 type routes struct {
 	ask      func(ctx context.Context, name string) (*resolved, error)
+	left     func(key instanceKey) // no name leads to it any more
 	ttl      time.Duration
 	negative time.Duration
 	mu       struct {
@@ -168,6 +169,8 @@ type route struct {
 	until time.Time
 	to    *resolved
 	err   error
+
+	before *resolved // what the name led to when that was last known
 }
 
 // maxRoutes bounds the names that are remembered: they come from clients.
@@ -176,11 +179,13 @@ const maxRoutes = 10_000
 func (r *routes) find(ctx context.Context, name string) (*resolved, error) {
 	r.mu.Lock()
 	e, ok := r.mu.known[name]
+	var before *resolved
 	if ok && e.answered() && time.Now().After(e.until) {
 		ok = false
+		before = e.last()
 	}
 	if !ok {
-		e = &route{done: make(chan struct{})}
+		e = &route{done: make(chan struct{}), before: before}
 		r.makeRoomLocked()
 		r.mu.known[name] = e
 	}
@@ -192,6 +197,7 @@ func (r *routes) find(ctx context.Context, name string) (*resolved, error) {
 		cancel()
 		e.until = time.Now().Add(r.lifetime(e))
 		close(e.done)
+		r.leave(e)
 	}
 	select {
 	case <-e.done:
@@ -210,6 +216,31 @@ func (e *route) answered() bool {
 	default:
 		return false
 	}
+}
+
+// last is what the name is known to have led to. A failure tells nothing of it.
+func (e *route) last() *resolved {
+	if e.err != nil {
+		return e.before
+	}
+	return e.to
+}
+
+// leave says so if what the name led to before is what no name leads to now.
+func (r *routes) leave(e *route) {
+	now := e.last()
+	if e.before == nil || now != nil && now.key == e.before.key {
+		return
+	}
+	r.mu.Lock()
+	for _, other := range r.mu.known {
+		if other.answered() && other.last() != nil && other.last().key == e.before.key {
+			r.mu.Unlock()
+			return
+		}
+	}
+	r.mu.Unlock()
+	r.left(e.before.key)
 }
 
 // lifetime of a failure is nothing: the next one asks again, and the pool's own back-off bounds how often that is.
