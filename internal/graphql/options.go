@@ -128,6 +128,7 @@ func (o *Options) fill(limit int64) {
 	set(&o.PlanBytes, 64*kib)
 	set(&o.Watch, 5*time.Second)
 	set(&o.SampleEvery, 10*time.Second)
+	o.Limits = o.Limits.WithDefaults()
 	if o.PassErrors == nil {
 		o.PassErrors = []string{"P0001"}
 	}

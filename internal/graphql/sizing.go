@@ -20,9 +20,8 @@ const (
 	// perRequest is what a request takes besides its connection: a body of usual size, its variables, a small answer.
 	perRequest = 64 * kib
 
-	// perCompile is what the worst document within the limits takes while it is parsed, checked and compiled. One is at a time:
-	// what is compiled again and again finds its plan, and what is not would otherwise multiply.
-	perCompile = 8 * mib
+	// perToken is what a token of the worst document takes while that is parsed, checked and compiled.
+	perToken = 840
 
 	// perConnection is a connection to PostgreSQL: the buffers of both directions and what is known of its statements.
 	perConnection = 96 * kib
@@ -40,6 +39,10 @@ const (
 	answerFactor = 3
 )
 
+// perCompile is what the worst document with so many tokens takes. One is compiled at a time: what comes again and again finds its
+// plan, and what does not would otherwise multiply.
+func perCompile(tokens int) int64 { return max(int64(tokens)*perToken, mib) }
+
 // shares is how graphql.memory is divided, in bytes but for requests.
 type shares struct {
 	requests  int64 // at once, of usual size
@@ -54,13 +57,13 @@ func (o *Options) divide() (s shares, err error) {
 	s.requests = clamp(m/(2*mib), 32, 512)
 	s.tokens = clamp(m/256, 256*kib, 4*mib)
 	kernel := s.requests*o.Connection.Kernel + int64(o.Connections)*perConnectionKernel
-	live := (m-m/20-kernel)*11/20 - s.requests*(perRequest+o.Connection.Live) - s.tokens - int64(o.Connections)*perConnection - perCompile
+	live := (m-m/20-kernel)*11/20 - s.requests*(perRequest+o.Connection.Live) - s.tokens - int64(o.Connections)*perConnection - perCompile(o.Limits.Tokens)
 	set(&o.MaxResponse, clamp(m/16, mib, 64*mib))
 	s.answers = max(o.MaxResponse*answerFactor, live/4)
 	s.instances = live - s.answers
 	if least := int64(leastInstances + buildPeak); s.instances < least {
-		return s, fmt.Errorf("graphql.memory (%s) leaves %s for instances, which need %s at least: raise graphql.memory by %s, or lower graphql.connections (%d) or graphql.max_response (%s)",
-			bytesize.Format(m), bytesize.Format(max(s.instances, 0)), bytesize.Format(least), bytesize.Format((least-s.instances)*2), o.Connections, bytesize.Format(o.MaxResponse))
+		return s, fmt.Errorf("graphql.memory (%s) leaves %s for instances, which need %s at least: raise graphql.memory by %s, or lower graphql.connections (%d), graphql.max_tokens (%d) or graphql.max_response (%s)",
+			bytesize.Format(m), bytesize.Format(max(s.instances, 0)), bytesize.Format(least), bytesize.Format((least-s.instances)*2), o.Connections, o.Limits.Tokens, bytesize.Format(o.MaxResponse))
 	}
 	return s, nil
 }
@@ -91,7 +94,7 @@ func (s *Service) addLines() {
 	pool := func(per int64) func() int64 { return func() int64 { return int64(s.pool.Stats().Open) * per } }
 	line("graphql_requests", levee.KindGo, sh.requests, "request", perRequest, "graphql.memory", "Requests in flight: bodies, variables, small answers.", of(s.gates.requests, perRequest))
 	line("graphql_answers", levee.KindGo, sh.answers, "byte", 1, "graphql.max_response", "Large answers, as rows and as JSON.", of(s.gates.answers, 1))
-	line("graphql_compile", levee.KindGo, 1, "document", perCompile, "graphql.max_tokens", "Documents being parsed, checked and compiled.", of(s.gates.compile, perCompile))
+	line("graphql_compile", levee.KindGo, 1, "document", perCompile(o.Limits.Tokens), "graphql.max_tokens", "Documents being parsed, checked and compiled.", of(s.gates.compile, perCompile(o.Limits.Tokens)))
 	line("graphql_tokens", levee.KindGo, sh.tokens, "byte", 1, "graphql.memory", "Tokens that were verified.", nil)
 	line("graphql_instances", levee.KindGo, sh.instances, "byte", 1, "graphql.memory", "Tenants' catalogs, schemas and compiled operations, and one build.", func() int64 { return s.cache.Stats().Charged })
 	line("graphql_connections", levee.KindGo, int64(o.Connections), "connection", perConnection, "graphql.connections", "Connections to PostgreSQL.", pool(perConnection))

@@ -21,7 +21,8 @@ type Limits struct {
 	NoIntrospection bool
 }
 
-func (l Limits) withDefaults() Limits {
+// WithDefaults is l with a default for each limit that is zero.
+func (l Limits) WithDefaults() Limits {
 	for _, d := range []struct {
 		limit    *int
 		standard int

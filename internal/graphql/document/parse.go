@@ -14,7 +14,7 @@ import (
 // Parse checks a document and picks the operation of that name ("": the only one). The errors are for the client, with
 // status 400, and say which limit was passed; counting stops there.
 func Parse(s Schema, text, operationName string, l Limits) (*Operation, []Error) {
-	l = l.withDefaults()
+	l = l.WithDefaults()
 	if len(text) > l.Bytes {
 		return nil, []Error{{Message: fmt.Sprintf("The document is longer than %d bytes (graphql.max_query_bytes). Pass values as variables.", l.Bytes)}}
 	}
