@@ -188,17 +188,23 @@ func (c *conn) failure(size int) (*pgconn.PgError, error) {
 
 // ready checks that no transaction is left open.
 func (c *conn) ready(size int) error {
+	status, err := c.status(size)
+	if err == nil && status != 'I' {
+		err = fmt.Errorf("%w: a transaction was left open", errProtocol)
+	}
+	return err
+}
+
+// status reads whether a transaction is open: I, T, or E for one that failed.
+func (c *conn) status(size int) (byte, error) {
 	if size != 1 { // before a byte of it is made room for
-		return fmt.Errorf("%w: a transaction status of %d bytes", errProtocol, size)
+		return 0, fmt.Errorf("%w: a transaction status of %d bytes", errProtocol, size)
 	}
 	body, err := c.wire.body(size)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if body[0] != 'I' {
-		return fmt.Errorf("%w: a transaction was left open", errProtocol)
-	}
-	return nil
+	return body[0], nil
 }
 
 // guard sets a deadline for reading; 0 takes it away.

@@ -33,6 +33,9 @@ type pool struct {
 	logged     time.Time
 }
 
+// forms are what values are read as, whatever the database's own default is.
+var forms = []Setting{{"DateStyle", "ISO"}, {"IntervalStyle", "postgres"}, {"bytea_output", "hex"}}
+
 // Database is a handle on the database of a URL. Its methods may be called from any goroutine.
 type Database struct {
 	pool *pool
@@ -67,9 +70,9 @@ func (b *Budget) newPool(url string) (*pool, error) {
 			cfg.RuntimeParams[name] = value
 		}
 	}
-	if !b.o.Pooler { // which may refuse these, and lets them be undone: its operator sets them for the database
-		for name, value := range map[string]string{"DateStyle": "ISO", "IntervalStyle": "postgres", "bytea_output": "hex"} {
-			cfg.RuntimeParams[name] = value // what values are read as, whatever the database's own default is
+	if !b.o.Pooler { // which may refuse these
+		for _, s := range forms {
+			cfg.RuntimeParams[s.Name] = s.Value
 		}
 	}
 	p := &pool{b: b, url: url, config: cfg, name: cfg.User + "@" + net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port))) + "/" + cfg.Database}

@@ -14,23 +14,21 @@ type step struct {
 }
 
 // resetSession takes back whatever functions, triggers and policies may have left behind in a session: a role or a setting that is
-// not local to a transaction, temporary tables, channels, cursors, locks. It goes out behind each request, in the same write, and is
-// answered while nobody waits. It costs PostgreSQL some 5 to 10 microseconds, so there is no list of statements that need it: a
-// list could be wrong, for custom settings cannot be looked up (pg_settings does not show them), and a view or a policy calls what
-// it likes. DISCARD ALL does the same, but takes the prepared statements too.
-const resetSession = "set session authorization default; reset all; discard temp; discard sequences; unlisten *; close all; select pg_catalog.pg_advisory_unlock_all()"
-
-// With a pooler the next transaction may have another session, so the same is done before the end of this one. Constraints that
-// were deferred are checked first: what they run must run as the request's role. Of a transaction that fails there is less to take
-// back, as PostgreSQL undoes settings, tables, channels and cursors itself; a lock of the session's own stays.
-var resetTransaction = append([]string{"set constraints all immediate"}, strings.Split(resetSession, "; ")...)
+// not local to a transaction, temporary tables, channels, cursors, locks. What it goes back to is what the session began with, so
+// that ALTER ROLE … SET and ALTER DATABASE … SET hold, a role among them. It goes out behind each request, in the same write, and is
+// answered while nobody waits. There is no list of statements that need it: a list could be wrong, for custom settings cannot be
+// looked up (pg_settings does not show them), and a view or a policy calls what it likes. DISCARD ALL does the same, but takes the
+// prepared statements too, and RESET ALL leaves the role. It takes PostgreSQL as long as a look-up by key does: some 18 microseconds,
+// of which 5 are an answer of its own, 5 the locks, and 1 to 2 each of the others. Doing more of it by functions in one SELECT was
+// tried, and costs more; preparing its statements saves 2, and fails when somebody deallocates them.
+const resetSession = "set session authorization default; reset role; reset all; discard temp; discard sequences; unlisten *; close all; select pg_catalog.pg_advisory_unlock_all()"
 
 // encode puts the whole request into out.
 func (c *conn) encode(r *Request) error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	n := r.countSettings()
+	n := c.countSettings(r)
 	first := settingsSQL(n)
 	named := c.known != nil && 1+len(r.Statements) <= c.known.limit
 	c.steps = append(c.steps[:0], c.step(first, named, nil))
@@ -38,13 +36,13 @@ func (c *conn) encode(r *Request) error {
 		s := &r.Statements[i]
 		c.steps = append(c.steps, c.step(s.SQL, named && !s.Unnamed, s.Each))
 	}
-	b := c.evict(c.out[:0])
+	b := c.evict(c.appendBegin(c.out[:0]))
 	b = c.appendSettings(b, first, n, r)
 	b = c.appendDescribes(b)
 	for i := range r.Statements {
 		b = c.appendStatement(b, c.steps[i+1].prepared, &r.Statements[i])
 	}
-	b = c.appendReset(b)
+	b = c.appendEnd(b)
 	for _, s := range c.steps {
 		if s.prepared != nil {
 			s.prepared.asked = false
@@ -95,8 +93,10 @@ func (c *conn) appendParse(b []byte, p *prepared, sql string) ([]byte, string) {
 func (c *conn) appendSettings(b []byte, sql string, n int, r *Request) []byte {
 	b, name := c.appendParse(b, c.steps[0].prepared, sql)
 	b, at := appendBind(b, name, 2*n)
-	if !r.hasRole() {
-		b = appendValue(appendValue(b, "role"), "none")
+	if c.known == nil {
+		for _, s := range forms {
+			b = appendValue(appendValue(b, s.Name), s.Value)
+		}
 	}
 	for _, s := range r.Settings {
 		b = appendValue(appendValue(b, s.Name), s.Value)
@@ -141,19 +141,6 @@ func (c *conn) appendStatement(b []byte, p *prepared, s *Statement) []byte {
 	return append(endBind(b, at, format), messageExecute...)
 }
 
-// appendReset ends the transaction and sees to the session.
-func (c *conn) appendReset(b []byte) []byte {
-	if c.pool.b.o.Pooler {
-		for _, sql := range resetTransaction {
-			c.steps = append(c.steps, step{})
-			b = c.appendStatement(b, nil, &Statement{SQL: sql, TextResults: true})
-		}
-		return append(b, messageSync...)
-	}
-	c.resetting = true
-	return appendQuery(append(b, messageSync...), resetSession)
-}
-
 // forgetSteps has the statements of the present request parsed anew.
 func (c *conn) forgetSteps() {
 	for _, s := range c.steps {
@@ -163,19 +150,10 @@ func (c *conn) forgetSteps() {
 	}
 }
 
-func (r *Request) hasRole() bool {
-	for _, s := range r.Settings {
-		if strings.EqualFold(s.Name, "role") {
-			return true
-		}
-	}
-	return false
-}
-
-func (r *Request) countSettings() int {
+func (c *conn) countSettings(r *Request) int {
 	n := len(r.Settings)
-	if !r.hasRole() {
-		n++
+	if c.known == nil {
+		n += len(forms)
 	}
 	if r.Timeout > 0 {
 		n++

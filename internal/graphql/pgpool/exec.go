@@ -30,6 +30,7 @@ type outcome struct {
 type flight struct {
 	c     *conn
 	r     *Request
+	stage stage
 	at    int  // the step that is being answered
 	bound bool // that step's parameters were accepted
 	skips bool // rows came that were not handed out
@@ -39,6 +40,9 @@ type flight struct {
 // exec sends a request and reads its answer. If a caller's function panics, the connection is lost.
 func (c *conn) exec(ctx context.Context, r *Request) outcome {
 	f := flight{c: c, r: r}
+	if c.known == nil {
+		f.stage = beginning
+	}
 	if err := c.encode(r); err != nil {
 		f.out.err = err
 		return f.out
@@ -127,11 +131,17 @@ func (f *flight) message() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	switch f.stage {
+	case beginning:
+		return false, f.begun(kind, size)
+	case ending:
+		return f.ended(kind, size)
+	}
 	switch kind {
 	case 'D':
 		return false, f.data(size)
 	case 'Z':
-		return true, f.c.ready(size)
+		return f.answered(size)
 	case 'E':
 		return false, f.failed(size)
 	case '1':

@@ -21,23 +21,23 @@ import (
 )
 
 // poolers are what gives a connection to a client for one transaction only: one of this test's own, which changes the connection
-// after each transaction, and pgbouncer where it is installed, which changes it as it needs.
-func poolers(t *testing.T, database string) map[string]string {
+// after each transaction, and pgbouncer where it is installed, which changes it as it needs. Each has so many connections.
+func poolers(t *testing.T, database string, size int) map[string]string {
 	t.Helper()
-	urls := map[string]string{"switch": switchboard(t, database)}
+	urls := map[string]string{"switch": switchboard(t, database, size)}
 	for _, bin := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
 		if path, err := exec.LookPath(bin); err == nil {
-			urls["pgbouncer"] = pgbouncer(t, path, database)
+			urls["pgbouncer"] = pgbouncer(t, path, database, size)
 			break
 		}
 	}
 	return urls
 }
 
-// switchboard has two connections to the server, and gives the one that was given longest ago.
-func switchboard(t *testing.T, database string) string {
+// switchboard has connections to the server, and gives the one that was given longest ago.
+func switchboard(t *testing.T, database string, size int) string {
 	t.Helper()
-	servers := make(chan net.Conn, 2)
+	servers := make(chan net.Conn, size)
 	for range cap(servers) {
 		c, err := pgconn.Connect(context.Background(), pgtest.Server(t).URL("postgres", database))
 		if err != nil {
@@ -77,17 +77,23 @@ func switchTransactions(client net.Conn, servers chan net.Conn) {
 	if _, err := client.Write(greeting); err != nil {
 		return
 	}
+	var server net.Conn // while a transaction is open
 	for {
-		ask, err := upTo(client, 'S', 'Q') // up to the end of a transaction
+		ask, err := upTo(client, 'S', 'Q')
 		if err != nil {
 			return
 		}
-		server := <-servers
+		if server == nil {
+			server = <-servers
+		}
 		_, _ = server.Write(ask)
 		answer, err := upTo(server, 'Z')
-		servers <- server
 		if err != nil {
 			return
+		}
+		if status := answer[len(answer)-1]; status == 'I' {
+			servers <- server
+			server = nil
 		}
 		_, _ = client.Write(answer)
 	}
@@ -111,8 +117,8 @@ func upTo(r io.Reader, kinds ...byte) (all []byte, err error) {
 	}
 }
 
-// pgbouncer runs with two connections to the server for all of its clients.
-func pgbouncer(t *testing.T, bin, database string) string {
+// pgbouncer runs with so many connections to the server for all of its clients.
+func pgbouncer(t *testing.T, bin, database string, size int) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pooler")
 	if err != nil {
@@ -124,7 +130,7 @@ func pgbouncer(t *testing.T, bin, database string) string {
 	port := freePort(t)
 	file := filepath.Join(dir, "pgbouncer.ini")
 	config := fmt.Sprintf("[databases]\n* = user=postgres host=127.0.0.1 port=%d\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\n"+
-		"auth_type = any\npool_mode = transaction\ndefault_pool_size = 2\nlogfile = %s/log\n", pgtest.Server(t).Port(), port, dir)
+		"auth_type = any\npool_mode = transaction\ndefault_pool_size = %d\nlogfile = %s/log\n", pgtest.Server(t).Port(), port, size, dir)
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func TestQ18StatementsThatAreGoneAreSeenToAndTheirNamesAreNotUsedAgain(t *testin
 func TestQ18APoolerThatGivesConnectionsByTransactionWorks(t *testing.T) {
 	name := pgtest.Database(t)
 	pgtest.Exec(t, name, q3Schema)
-	for kind, url := range poolers(t, name) {
+	for kind, url := range poolers(t, name, 2) {
 		t.Run(kind, func(t *testing.T) { behindPooler(t, url) })
 	}
 }

@@ -8,7 +8,8 @@ type Setting struct{ Name, Value string }
 // Request is what one caller wants done: one transaction, sent whole, in one round trip.
 type Request struct {
 	// Settings hold for this transaction only. They are set before anything else, by one statement; if that fails, no statement
-	// of the request runs. Without a setting "role" the request runs as the role that logged in.
+	// of the request runs. Without a setting "role" the request runs as whom a session of this login begins
+	// as: the role that logged in, unless ALTER ROLE … SET role says otherwise.
 	Settings []Setting
 
 	// Statements run in order, in one transaction: the first that fails undoes those before it, and those after it do not run.

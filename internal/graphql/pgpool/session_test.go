@@ -20,6 +20,7 @@ const q3Schema = `
 	create policy own on note to pool_visitor using (owner = current_setting('jwt.claims.sub', true));
 	grant select, insert on note to pool_visitor;
 	create function taint() returns text language plpgsql as $$ begin
+		perform set_config('session_authorization', 'pool_visitor', false);
 		perform set_config('role', 'pool_visitor', false);
 		perform set_config('jwt.claims.sub', 'u1', false);
 		perform set_config('app.nobody_knows', 'u1', false);
@@ -181,5 +182,28 @@ func TestValuesWithQuotesArriveAsTheyAre(t *testing.T) {
 	}
 	if _, err := try(d, "select 1", pgpool.Setting{Name: "role", Value: "none"}, pgpool.Setting{Name: "ROLE", Value: "postgres"}); err == nil {
 		t.Fatal("two roles were accepted")
+	}
+}
+
+func TestARequestWithoutARoleRunsAsASessionOfItsLoginBegins(t *testing.T) {
+	name := pgtest.Database(t)
+	pgtest.Exec(t, name, q3Schema+`; do $$ begin create role pool_login login; exception when duplicate_object then null; end $$;
+		grant pool_visitor to pool_login; grant create on schema public to pool_login; create schema login; grant usage on schema login to pool_login, pool_visitor`)
+	pgtest.Exec(t, "postgres", "alter role pool_login in database "+name+" set role = 'pool_visitor'; alter role pool_login in database "+name+" set search_path = 'login', 'public'; alter role pool_login in database "+name+" set app.plan = 'gold'")
+	t.Cleanup(func() { pgtest.Exec(t, "postgres", "alter role pool_login in database "+name+" reset all") })
+	for _, pooler := range []bool{false, true} {
+		t.Run(fmt.Sprintf("pooler=%v", pooler), func(t *testing.T) {
+			d := open(t, rig(t, pgpool.Options{Budget: 1, Pooler: pooler}), pgtest.Server(t).URL("pool_login", name))
+			for range 2 {
+				got := ask(t, d, "select current_user, session_user, current_schema(), current_setting('app.plan')")
+				if !slices.Equal(got, []string{"pool_visitor", "pool_login", "login", "gold"}) {
+					t.Fatalf("without a role: %v", got)
+				}
+				if got := ask(t, d, "select current_user", pgpool.Setting{Name: "role", Value: "none"}); got[0] != "pool_login" {
+					t.Fatalf("as the login itself: %v", got)
+				}
+				ask(t, d, "select set_config('role', 'none', false), set_config('search_path', 'pg_catalog', false), set_config('app.plan', 'free', false)")
+			}
+		})
 	}
 }
