@@ -27,6 +27,7 @@ func (t *transaction) DoAll(ctx context.Context, statements []sqlgen.Statement) 
 	c.suspect(t.in, err)
 	var gone *pgpool.Unavailable
 	if errors.As(err, &gone) {
+		c.lost(t.in, gone)
 		return lost{gone}
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/leveehq/levee/internal/graphql/catalog"
+	"github.com/leveehq/levee/internal/graphql/pgpool"
 	"github.com/leveehq/levee/residency"
 )
 
@@ -47,6 +48,22 @@ func (s *Service) suspect(in *instance, err error) {
 
 // outdated are the SQLSTATEs of a schema, table, column, function or type that is not there, or is another one.
 var outdated = []string{"3F000", "42P01", "42703", "42883", "42704", "42804", "42846", "0A000"}
+
+// lost notes that a tenant's database has not answered. Instances outlive a restart, and are looked at when it is back, since it may
+// be back from a copy; those of a database that does not let us in go.
+func (s *Service) lost(in *instance, gone *pgpool.Unavailable) {
+	in.looked.Store(0)
+	var e *pgconn.PgError
+	if !errors.As(gone.Err, &e) || !slices.Contains(shutOut, e.Code) {
+		return
+	}
+	if n := s.cache.EvictGroup(in.tenant.url); n > 0 {
+		s.logger.Error("graphql database is gone; its tenants' instances are evicted", "tenant", in.tenant.name, "database", databaseName(in.tenant.url), "instances", n, "error", e.Message)
+	}
+}
+
+// shutOut are the SQLSTATEs of a database that is not there, and of a login that is not, or may not.
+var shutOut = []string{"3D000", "28000", "28P01"}
 
 // watcher compares fingerprints. What was built from an older state serves until its successor is there.
 func (s *Service) watcher(ctx context.Context) error {

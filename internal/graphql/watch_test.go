@@ -73,3 +73,40 @@ func TestATableThatIsGoneIsNoticedAtOnceAndNotAtTheNextLook(t *testing.T) {
 		return status == 400
 	})
 }
+
+func TestADatabaseThatIsGoneTakesItsInstancesAndNoOthers(t *testing.T) {
+	kept := pgtest.Database(t)
+	dropped := kept + "_b"
+	remake := func(table string) {
+		pgtest.Exec(t, "postgres", `drop database if exists `+dropped+` with (force)`)
+		pgtest.Exec(t, "postgres", `create database `+dropped)
+		pgtest.Exec(t, dropped, `create schema a; create schema b; create table a.`+table+` (id int primary key); create table b.`+table+` (id int primary key)`)
+	}
+	remake("note")
+	t.Cleanup(func() { pgtest.Exec(t, "postgres", `drop database if exists `+dropped+` with (force)`) })
+	pgtest.Exec(t, kept, `create schema a; create table a.note (id int primary key)`)
+	tenant := func(name, database, schema string) Tenant {
+		return Tenant{Name: name, DatabaseURL: pgtest.Server(t).URL("postgres", database), Schemas: []string{schema}, AllowBypassRLS: true, Auth: auth.Options{AnonymousRole: auth.ConnectionRole}}
+	}
+	s, url := serve(t, Options{Tenants: []Tenant{tenant("x", dropped, "a"), tenant("y", dropped, "b"), tenant("z", kept, "a")}})
+	for _, name := range []string{"x", "y", "z"} {
+		if status, body := ask(t, url+"/"+name, `{ allNotes { nodes { rowId } } }`); status != 200 {
+			t.Fatal(name, status, body)
+		}
+	}
+	pgtest.Exec(t, "postgres", `drop database `+dropped+` with (force)`)
+	until(t, "the instances of the database that is gone are evicted", func() bool {
+		if status, body := ask(t, url+"/x", `{ allNotes { nodes { rowId } } }`); status != 503 || !strings.Contains(body, CodeUnavailable) {
+			t.Fatal(status, body)
+		}
+		return s.cache.Stats().Resident == 1
+	})
+	if status, body := ask(t, url+"/z", `{ allNotes { nodes { rowId } } }`); status != 200 || s.cache.Stats().Built != 3 {
+		t.Error(status, body, "the other database's tenant was built again")
+	}
+	remake("letter")
+	until(t, "what has come in its place is served", func() bool {
+		status, body := ask(t, url+"/y", `{ allLetters { nodes { rowId } } }`)
+		return status == 200 && strings.Contains(body, `"nodes":[]`)
+	})
+}
