@@ -20,7 +20,8 @@
 //   - A build begins when what is charged and T, the peak of one build, fit the budget together. The instances idle for
 //     longest are closed first, and the build waits for that without a slot: the peak is residents and one build.
 //   - Waiters leave, the build goes on. Its success fills the cache, leased to those who still wait before any of them
-//     wakes; its failure is the answer of its key for 1 s, then 2 s, up to 30 s.
+//     wakes; its failure is the answer of its key for 1 s, then 2 s, up to 30 s, unless it is transient.
+//   - Refresh builds the successor of an instance beside it; the two change places when it is there.
 //   - An instance that is detached drains, is closed once, and is charged until Close returns. What it leaves behind is
 //     removed by identity: a late Close never touches its successor.
 //   - When all is leased a build is shed as Overloaded. A key whose own former instance is in the way is shed as

@@ -19,6 +19,7 @@ type flight[K comparable, V any] struct {
 	cancel              context.CancelFunc
 	waiters             int
 	reserved            int64 // T, charged while Build runs
+	transient           bool  // its failure says nothing of the next build
 	stale               bool  // evicted while it was being built: for its waiters only
 	ready               chan struct{}
 
@@ -151,9 +152,10 @@ func (c *Cache[K, V]) build(ctx context.Context, f *flight[K, V]) {
 }
 
 func (c *Cache[K, V]) land(f *flight[K, V], e *entry[K, V], built, late bool, err error) {
-	level := c.o.Level()
+	level, transient := c.o.Level(), err != nil && c.o.Transient(err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	f.transient = transient
 	c.mu.builds--
 	c.mu.buildTime += e.took
 	c.landLocked(f, e, built, late, err)
@@ -201,8 +203,8 @@ func (c *Cache[K, V]) giveUpSlotLocked(f *flight[K, V]) bool {
 	return true
 }
 
-// installLocked makes e resident, in the place of the one it renews if there is one, and leases it to f's waiters. If f is stale its waiters, who asked before the eviction,
-// get what they asked for, and nobody else does.
+// installLocked makes e resident, in the place of the one that it renews, and leases it to f's waiters. If f is stale its
+// waiters, who asked before the eviction, get what they asked for, and nobody else does.
 func (c *Cache[K, V]) installLocked(f *flight[K, V], e *entry[K, V]) {
 	c.mu.built++
 	c.mu.sizes[c.mu.built%uint64(len(c.mu.sizes))] = e.size
@@ -228,10 +230,11 @@ func (c *Cache[K, V]) installLocked(f *flight[K, V], e *entry[K, V]) {
 	c.evictUntilLocked(c.chargedLocked() - c.budget) // it may be larger than what was reserved for it
 }
 
-// failLocked settles f and begins the key's backoff; a stale failure says nothing about the key any more.
+// failLocked settles f and begins the key's backoff; a stale failure says nothing about the key any more, a
+// transient one never did.
 func (c *Cache[K, V]) failLocked(f *flight[K, V], err error, reason Reason) {
 	c.mu.buildsFailed++
-	if !f.stale && !c.mu.closed {
+	if !f.stale && !f.transient && !c.mu.closed {
 		c.failedLocked(f.key, err, reason)
 	}
 	c.settleLocked(f, nil, err, reason)

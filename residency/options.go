@@ -29,6 +29,11 @@ type Options[K comparable, V any] struct {
 	// error like any other.
 	Build func(ctx context.Context, key K) (V, error)
 
+	// Transient tells which errors of Build are not the key's own but those of what it is built from, which cannot be
+	// reached for the moment: they are the answer of those who wait, and whoever asks next has another build. Build should
+	// then fail fast by itself, as each of them takes its slot. Nil: none; every failure is remembered for a while.
+	Transient func(err error) bool
+
 	// Close ends an instance: once, when it is out of the cache and its last lease has been released or DrainTimeout
 	// has passed. Its bytes stay charged until Close returns, so one that never does takes room for ever.
 	Close func(key K, value V)
@@ -141,6 +146,9 @@ func (o Options[K, V]) withDefaults() Options[K, V] {
 	o.DrainTimeout = or(o.DrainTimeout, time.Minute)
 	if o.Level == nil {
 		o.Level = func() Level { return LevelNormal }
+	}
+	if o.Transient == nil {
+		o.Transient = func(error) bool { return false }
 	}
 	if o.Group == nil {
 		o.Group = func(K) string { return "" }

@@ -173,6 +173,28 @@ func TestAFailureIsAnsweredWithoutASlotForLongerEachTime(t *testing.T) {
 	})
 }
 
+func TestATransientFailureIsForThoseWhoWaitAlone(t *testing.T) {
+	away := errors.New("away")
+	transient := func(o *Options[string, *thing]) {
+		o.Transient = func(err error) bool { return errors.Is(err, away) }
+	}
+	bubble(t, transient, func(t *testing.T, w *world) {
+		w.set(func() { w.mu.fails = away })
+		for range 5 {
+			c := w.ask("a")
+			advance(time.Second)
+			if !c.over.Load() || !errors.Is(c.err, away) {
+				t.Fatalf("%v", c.err)
+			}
+		}
+		if s := w.Stats(); s.Begun != 5 || w.remembered() != 0 {
+			t.Errorf("remembered %d: %+v", w.remembered(), s)
+		}
+		w.set(func() { w.mu.fails = nil })
+		w.have(t, "a").release()
+	})
+}
+
 func TestFailuresOfEndlessKeysAreForgotten(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		w.set(func() { w.mu.fails, w.mu.takes = errors.New("unknown"), 0 })

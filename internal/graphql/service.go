@@ -117,7 +117,7 @@ func (s *Service) makeCache() (err error) {
 	o := &s.opt
 	peak := min(int64(buildPeak), s.shares.instances/2)
 	s.cache, err = residency.New(residency.Options[instanceKey, *instance]{
-		Name: "graphql_instances", Build: s.buildAndTell, Close: s.closeInstance,
+		Name: "graphql_instances", Build: s.buildAndTell, Close: s.closeInstance, Transient: isAway,
 		Size:  func(in *instance) int64 { return in.size },
 		Group: s.databaseOf,
 		Heap:  s.shares.instances, BuildPeak: peak, Instance: 256 * kib,

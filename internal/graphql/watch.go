@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/graphql/catalog"
 	"github.com/leveehq/levee/internal/graphql/pgpool"
 	"github.com/leveehq/levee/residency"
@@ -64,6 +65,12 @@ func (s *Service) lost(in *instance, gone *pgpool.Unavailable) {
 
 // shutOut are the SQLSTATEs of a database that is not there, and of a login that is not, or may not.
 var shutOut = []string{"3D000", "28000", "28P01"}
+
+// isAway tells errors of a build that are those of the way to the database: nobody should wait for the end of a back-off when it is
+// there again. The pool sees to it that few attempts are made meanwhile.
+func isAway(err error) bool {
+	return errors.As(err, new(*pgpool.Unavailable)) || errors.Is(err, gate.ErrShed)
+}
 
 // watcher compares fingerprints. What was built from an older state serves until its successor is there.
 func (s *Service) watcher(ctx context.Context) error {

@@ -110,3 +110,25 @@ func TestADatabaseThatIsGoneTakesItsInstancesAndNoOthers(t *testing.T) {
 		return status == 200 && strings.Contains(body, `"nodes":[]`)
 	})
 }
+
+func TestATenantIsBuiltAsSoonAsItsDatabaseIsThere(t *testing.T) {
+	database := pgtest.Database(t)
+	pgtest.Exec(t, "postgres", `drop database `+database)
+	tenant := Tenant{DatabaseURL: pgtest.Server(t).URL("postgres", database), Schemas: []string{"s"}, AllowBypassRLS: true, Auth: auth.Options{AnonymousRole: auth.ConnectionRole}}
+	s, url := serve(t, Options{Tenants: []Tenant{tenant}})
+	const asks = 6 // in a row, they would have a failure remembered for half a minute
+	for range asks {
+		if status, body := ask(t, url, `{ __typename }`); status != 503 || !strings.Contains(body, CodeUnavailable) {
+			t.Fatal(status, body)
+		}
+	}
+	if st := s.cache.Stats(); st.BuildsFailed != asks {
+		t.Errorf("%d asks were %d builds", asks, st.BuildsFailed)
+	}
+	pgtest.Exec(t, "postgres", `create database `+database)
+	pgtest.Exec(t, database, `create schema s; create table s.note (id int primary key)`)
+	until(t, "the tenant is served", func() bool {
+		status, _ := ask(t, url, `{ allNotes { nodes { rowId } } }`)
+		return status == 200
+	})
+}
