@@ -29,9 +29,12 @@ func (r *reader) types() {
 	}
 }
 
+const oidPoint = 600
+
+// typesSQL takes int2vector and oidvector for leaves: PostgreSQL does not read them as it reads arrays.
 const typesSQL = `
 select t.oid, t.typname, n.nspname, t.typtype, t.typcategory, t.typnotnull, t.typbasetype,
-	case when t.typcategory = 'A' then t.typelem else coalesce(g.rngsubtype, 0) end, t.typrelid,
+	case when t.typcategory = 'A' and t.oid not in ('pg_catalog.int2vector'::regtype, 'pg_catalog.oidvector'::regtype) then t.typelem else coalesce(g.rngsubtype, 0) end, t.typrelid,
 	exists (select from pg_catalog.pg_depend d
 		where d.classid = 'pg_catalog.pg_type'::regclass and d.objid = t.oid and d.deptype = 'e'),
 	t.typdefault is not null
@@ -51,6 +54,9 @@ func (r *reader) addType(row row) error {
 	r.c.Types = append(r.c.Types, t)
 	r.want(uint32(t.Base))
 	r.want(uint32(t.Element))
+	if t.Category == 'G' {
+		r.want(oidPoint) // all shapes of PostgreSQL's are made of
+	}
 	return nil
 }
 

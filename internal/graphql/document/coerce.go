@@ -228,7 +228,7 @@ func finite(n json.Number) bool {
 	return err == nil && !math.IsInf(f, 0)
 }
 
-// text is an ID, a UUID, or a scalar that PostgreSQL reads from a string.
+// text is an ID, a UUID, an Oid, or a scalar that PostgreSQL reads from a string.
 func (c *coercion) text(name string, f form, value any) any {
 	var s string
 	switch v := value.(type) {
@@ -243,6 +243,9 @@ func (c *coercion) text(name string, f form, value any) any {
 	}
 	if f == formID {
 		return c.id(name, value, s)
+	}
+	if f == formOid && !isOid(s) {
+		return c.invalid(value, "%s cannot represent what is no unsigned 32-bit integer.", name)
 	}
 	if f == formUUID && !uuid.MatchString(s) {
 		return c.invalid(value, "%s expects 32 hexadecimal digits, with or without hyphens.", name)

@@ -15,9 +15,11 @@ import (
 type form uint8
 
 const (
-	formText form = iota // a string; a number or boolean in variables is one without quotes
+	formText  form = iota // a string; a number or boolean in variables is one without quotes
+	formLoose             // the same, and in literals too
 	formString
 	formInt
+	formOid // an integer without sign, or a string of one
 	formFloat
 	formBoolean
 	formID
@@ -31,14 +33,15 @@ const (
 // formsByName are those of the scalars that every schema has. What is not here, a Cursor or a Datetime, is text.
 var formsByName = map[string]form{
 	"Int": formInt, "Float": formFloat, "String": formString, "Boolean": formBoolean, "ID": formID,
-	"UUID": formUUID, "JSON": formJSON, "KeyValueHash": formHash,
+	"UUID": formUUID, "JSON": formJSON, "KeyValueHash": formHash, "Oid": formOid, "LTree": formLoose, "Base64EncodedBinary": formString,
 }
 
 // formsByOID are those of domains, by the object id (pg_type.dat) of what they are over. All others are strings.
 var formsByOID = map[uint32]form{
 	16: formBoolean, 21: formInt, 23: formInt, 700: formFloat, 701: formFloat, 790: formFloat, 2950: formUUID, 114: formJSON, 3802: formJSON,
-	17: formText, 20: formText, 1700: formText, 1082: formText, 1083: formText, 1266: formText, 1114: formText, 1184: formText,
-	869: formText, 650: formText, 829: formText, 774: formText, 1560: formText, 1562: formText,
+	26: formOid, 20: formText, 1700: formText, 1082: formText, 1083: formText, 1266: formText, 1114: formText, 1184: formText,
+	869: formText, 650: formText, 829: formText, 774: formText, 1560: formText, 1562: formText, 142: formText, 4072: formText,
+	24: formText, 2202: formText, 2203: formText, 2204: formText, 2205: formText, 2206: formText, 4096: formText, 4089: formText, 3734: formText, 3769: formText,
 }
 
 func formOf(t *schema.Type, c *catalog.Catalog) form {
@@ -56,6 +59,9 @@ func formOf(t *schema.Type, c *catalog.Catalog) form {
 	}
 	if base.Extension && base.Name == "hstore" {
 		return formHash
+	}
+	if base.Extension && base.Name == "ltree" {
+		return formLoose
 	}
 	if f, ok := formsByOID[base.OID]; ok {
 		return f
@@ -141,6 +147,8 @@ func (v *validation) misfit(f form, name string, value *ast.Value) {
 		v.failValue(value, "%s cannot represent non 32-bit signed integer value: %s", name, text)
 	case f == formInt:
 		v.failValue(value, "%s cannot represent non-integer value: %s", name, text)
+	case f == formOid:
+		v.failValue(value, "%s cannot represent what is no unsigned 32-bit integer: %s", name, text)
 	case f == formFloat:
 		v.failValue(value, "%s cannot represent non numeric value: %s", name, text)
 	case f == formBoolean:
@@ -165,6 +173,10 @@ func fits(f form, v *ast.Value) bool {
 	case formInt:
 		_, err := strconv.ParseInt(v.Raw, 10, 32)
 		return v.Kind == ast.IntValue && err == nil
+	case formOid:
+		return (text || v.Kind == ast.IntValue) && isOid(v.Raw)
+	case formLoose:
+		return text || v.Kind == ast.IntValue || v.Kind == ast.FloatValue || v.Kind == ast.BooleanValue
 	case formFloat:
 		n, err := strconv.ParseFloat(v.Raw, 64)
 		return (v.Kind == ast.IntValue || v.Kind == ast.FloatValue) && err == nil && !math.IsInf(n, 0)
@@ -181,6 +193,11 @@ func fits(f form, v *ast.Value) bool {
 	default:
 		return text
 	}
+}
+
+func isOid(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 32)
+	return err == nil
 }
 
 func fitsJSON(v *ast.Value) bool {

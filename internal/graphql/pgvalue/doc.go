@@ -1,7 +1,7 @@
 // Package pgvalue carries single values between PostgreSQL and JSON: leaves and arrays of leaves on the way out, everything
 // on the way in.
 //
-// It refuses to know fields and selections: composites, ranges and intervals that come out are objects, whose fields were
+// It refuses to know fields and selections: composites, ranges, intervals and shapes that come out are objects, whose fields were
 // selected, and belong to sqlgen. Outgoing values are in PostgreSQL's binary format, or text where Out.SQL casts; incoming
 // ones are always in text format, the only one that every type has.
 //

@@ -38,6 +38,8 @@ func Encode(s *schema.Schema, t catalog.TypeID, ref schema.Ref, value any) ([]by
 		return encodeRange(s, typ, ref, value)
 	case typ.OID == oidInterval:
 		return encodeInterval(value)
+	case schema.IsShape(typ.OID):
+		return encodeShape(typ.OID, value)
 	case typ.Kind == 'e':
 		return encodeEnum(s, ref, value)
 	case typ.OID == oidJSON, typ.OID == oidJSONB:
@@ -141,10 +143,14 @@ func encodeArray(s *schema.Schema, element catalog.TypeID, ref schema.Ref, value
 		items = []any{value}
 	}
 	item := schema.Ref{Name: ref.Name, NonNull: ref.ItemNonNull}
+	between := byte(',')
+	if c := s.Catalog(); c.Types[baseOf(c, element)].OID == oidBox {
+		between = ';' // pg_type.typdelim
+	}
 	b := []byte{'{'}
 	for i, v := range items {
 		if i > 0 {
-			b = append(b, ',')
+			b = append(b, between)
 		}
 		text, err := Encode(s, element, item, v)
 		if err != nil {

@@ -18,6 +18,7 @@ const (
 	asInt2                    // a JSON number, as asInt4, asFloat4 and asFloat8
 	asInt4                    //
 	asInt8                    // a JSON string: beyond what clients' numbers hold
+	asOID                     // a JSON number without sign
 	asFloat4                  //
 	asFloat8                  //
 	asNumber                  // cast to numeric and text; a JSON number
@@ -43,6 +44,7 @@ const (
 	oidInt2        = 21
 	oidInt4        = 23
 	oidText        = 25
+	oidOID         = 26
 	oidJSON        = 114
 	oidCidr        = 650
 	oidInet        = 869
@@ -62,7 +64,7 @@ const (
 )
 
 var kindsByOID = map[uint32]kind{
-	oidBool: asBool, oidBytea: asBytes, oidName: asString, oidInt8: asInt8, oidInt2: asInt2, oidInt4: asInt4, oidText: asString,
+	oidBool: asBool, oidBytea: asBytes, oidName: asString, oidInt8: asInt8, oidInt2: asInt2, oidInt4: asInt4, oidOID: asOID, oidText: asString,
 	oidJSON: asJSON, oidFloat4: asFloat4, oidFloat8: asFloat8, oidMoney: asNumber, oidBpchar: asString, oidVarchar: asString,
 	oidDate: asDate, oidTime: asTime, oidTimestamp: asTimestamp, oidTimestampTZ: asTimestampTZ, oidTimeTZ: asTimeTZ,
 	oidInet: asInet, oidCidr: asInet, oidUUID: asUUID, oidJSONB: asJSONB,
@@ -76,7 +78,7 @@ type Out struct {
 }
 
 // OutOf returns the way of a leaf or of an array of leaves (domains are what they are over), for a field of the schema's
-// type ref; ok is false for composites, ranges, intervals and arrays of those.
+// type ref; ok is false for composites, ranges, intervals, shapes and arrays of those.
 func OutOf(s *schema.Schema, t catalog.TypeID, ref schema.Ref) (o Out, ok bool) {
 	c := s.Catalog()
 	typ := c.Types[baseOf(c, t)]
@@ -85,7 +87,7 @@ func OutOf(s *schema.Schema, t catalog.TypeID, ref schema.Ref) (o Out, ok bool) 
 		typ = c.Types[baseOf(c, typ.Element)]
 	}
 	switch {
-	case typ.Kind == 'c', typ.Kind == 'r', typ.OID == oidInterval, isArray(typ):
+	case typ.Kind == 'c', typ.Kind == 'r', typ.OID == oidInterval, schema.IsShape(typ.OID), isArray(typ):
 		return Out{}, false
 	case typ.Kind == 'e':
 		o.kind, o.names = asEnum, awkwardNames(s, ref.Name)
@@ -153,8 +155,9 @@ func (o Out) timeTZ(expr string) string {
 	return fmt.Sprintf("case when %s is null then null else array(select "+inZone+" from pg_catalog.unnest(%[1]s) with ordinality as e(v, n) order by e.n) end", expr, "e.v")
 }
 
-// Text is any value as PostgreSQL writes it, a JSON string; Bool is a boolean.
+// Text is any value as PostgreSQL writes it, a JSON string; Bool is a boolean; Float is a float8.
 var (
-	Text = Out{kind: asText}
-	Bool = Out{kind: asBool}
+	Text  = Out{kind: asText}
+	Bool  = Out{kind: asBool}
+	Float = Out{kind: asFloat8}
 )

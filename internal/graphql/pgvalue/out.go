@@ -1,6 +1,7 @@
 package pgvalue
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
@@ -68,7 +69,7 @@ func (o Out) appendLeaf(dst, v []byte) ([]byte, error) {
 	case asJSON, asHstore:
 		return append(dst, v...), nil
 	case asNumber:
-		return append(dst, v...), nil
+		return append(dst, withoutZeros(v)...), nil
 	case asBytes:
 		dst = append(dst, '"')
 		return append(base64.StdEncoding.AppendEncode(dst, v), '"'), nil
@@ -92,7 +93,7 @@ func (o Out) width() int {
 		return 1
 	case asInt2:
 		return 2
-	case asInt4, asFloat4, asDate:
+	case asInt4, asOID, asFloat4, asDate:
 		return 4
 	case asUUID:
 		return 16
@@ -109,6 +110,8 @@ func (o Out) appendFixed(dst, v []byte) ([]byte, error) {
 		return strconv.AppendInt(dst, int64(int16(binary.BigEndian.Uint16(v))), 10), nil
 	case asInt4:
 		return strconv.AppendInt(dst, int64(int32(binary.BigEndian.Uint32(v))), 10), nil
+	case asOID:
+		return strconv.AppendUint(dst, uint64(binary.BigEndian.Uint32(v)), 10), nil
 	case asInt8:
 		dst = append(dst, '"')
 		return append(strconv.AppendInt(dst, int64(binary.BigEndian.Uint64(v)), 10), '"'), nil
@@ -127,6 +130,14 @@ func (o Out) appendFixed(dst, v []byte) ([]byte, error) {
 	default: // asTimestamp
 		return appendTimestamp(dst, int64(binary.BigEndian.Uint64(v))), nil
 	}
+}
+
+// withoutZeros cuts what says nothing from behind a decimal point.
+func withoutZeros(v []byte) []byte {
+	if bytes.IndexByte(v, '.') < 0 {
+		return v
+	}
+	return bytes.TrimSuffix(bytes.TrimRight(v, "0"), []byte("."))
 }
 
 func (o Out) nameOf(label []byte) []byte {

@@ -79,7 +79,7 @@ func (s *Schema) derivePg(e entry, name string) *Type {
 	return t
 }
 
-// ownType makes the type of an enum, or of a domain, which is like that of what it is over but for its name and text.
+// ownType makes the type of an enum, of a shape, or of a domain, which is like that of what it is over but for its name and text.
 func (s *Schema) ownType(id catalog.TypeID, name, text string) *Type {
 	t := &Type{Name: name, Description: say(0, "%s", text), Pg: id}
 	base := &s.catalog.Types[s.baseOf(id)]
@@ -90,11 +90,16 @@ func (s *Schema) ownType(id catalog.TypeID, name, text string) *Type {
 		t.Kind, t.Class, t.Fields = Object, base.Class, firstOfEachName(s.columnFields(base.Class))
 	case base.OID == oidInterval:
 		t.Kind, t.Fields = Object, intervalFields()
+	case isShape(base):
+		s.shapeType(base.OID, t)
+		if &s.catalog.Types[id] == base {
+			t.Description = shapes[base.OID].text
+		}
 	}
 	return t
 }
 
-// ownInput makes the input of a domain over a composite type or interval.
+// ownInput makes the input of a shape, or of a domain over one, a composite type or an interval.
 func (s *Schema) ownInput(id catalog.TypeID, name string) *Type {
 	base := &s.catalog.Types[s.baseOf(id)]
 	if base.Kind == 'c' {
@@ -102,7 +107,16 @@ func (s *Schema) ownInput(id catalog.TypeID, name string) *Type {
 		t.Description, t.Pg = "An input for mutations affecting `"+strings.TrimSuffix(name, "Input")+"`", id
 		return t
 	}
-	return &Type{Name: name, Kind: Input, Pg: id, Inputs: intervalInputs()}
+	t := &Type{Name: name, Kind: Input, Pg: id}
+	if !isShape(base) {
+		t.Inputs = intervalInputs()
+		return t
+	}
+	s.shapeInput(base.OID, t)
+	if &s.catalog.Types[id] == base {
+		t.Description = shapes[base.OID].text
+	}
+	return t
 }
 
 const (

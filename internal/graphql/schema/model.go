@@ -153,8 +153,9 @@ const (
 	OpStartCursor
 	OpEndCursor
 
-	// Of intervals (Index: 0 seconds, 1 minutes, 2 hours, 3 days, 4 months, 5 years) and ranges.
+	// Of intervals (Index: 0 seconds, 1 minutes, 2 hours, 3 days, 4 months, 5 years), shapes (Index among the fields) and ranges.
 	OpIntervalPart
+	OpShapePart
 	OpRangeStart
 	OpRangeEnd
 	OpBoundValue
@@ -236,6 +237,7 @@ const (
 	InClientMutationID         //
 	InObject                   // post, postPatch: the row's values
 	InIntervalPart             // Index as for OpIntervalPart
+	InShapePart                // Index among the fields
 	InRangeStart               //
 	InRangeEnd                 //
 	InBoundValue               // Pg

@@ -129,12 +129,15 @@ func (s *Schema) computedName(p proc) string {
 	return camel(plain(strings.TrimPrefix(f.Name, s.catalog.Classes[p.class].Name+"_")))
 }
 
-// typeOwnName is the name of an enum or domain.
+// typeOwnName is the name of an enum, domain or shape.
 func (s *Schema) typeOwnName(t catalog.TypeID) string {
 	if name, ok := s.renamed[t]; ok {
 		return name
 	}
 	typ := &s.catalog.Types[t]
+	if isShape(typ) {
+		return shapes[typ.OID].name
+	}
 	tags, _ := parseComment(typ.Comment)
 	if name := tags.get("name"); name != "" {
 		return upperCamel(plain(name))
@@ -142,7 +145,7 @@ func (s *Schema) typeOwnName(t catalog.TypeID) string {
 	return upperCamel(plain(s.prefix(typ.Schema) + typ.Name))
 }
 
-// nameOwnTypes looks after the names of enums and domains: those that are taken are numbered.
+// nameOwnTypes looks after the names of enums, domains and shapes: those that are taken are numbered.
 func (b *builder) nameOwnTypes() {
 	ids := make([]catalog.TypeID, 0, 16)
 	for id := 1; id < len(b.catalog.Types); id++ {

@@ -68,7 +68,7 @@ func (s *Schema) byDefault(c catalog.ClassID, column *catalog.Column, own tags, 
 	if *k == 'c' {
 		return true
 	}
-	base := s.catalog.Types[s.baseOf(column.Type)].OID
+	base := s.itemOf(column.Type).OID
 	if base == oidTSVector || base == oidTSQuery {
 		return false
 	}

@@ -70,11 +70,20 @@ func (s *Schema) baseOf(t catalog.TypeID) catalog.TypeID {
 
 func isArray(t *catalog.Type) bool { return t.Category == 'A' && t.Element != 0 }
 
-// hasOwnType tells whether a type has a GraphQL type of its own name: enums have, and domains over what is no range or array.
+// itemOf is what a type is over, or what an array has items of.
+func (s *Schema) itemOf(t catalog.TypeID) *catalog.Type {
+	base := &s.catalog.Types[s.baseOf(t)]
+	if isArray(base) {
+		base = &s.catalog.Types[s.baseOf(base.Element)]
+	}
+	return base
+}
+
+// hasOwnType tells whether a type has a GraphQL type of its own name: enums and shapes have, and domains over what is no range or array.
 func (s *Schema) hasOwnType(t catalog.TypeID) bool {
 	typ, base := &s.catalog.Types[t], &s.catalog.Types[s.baseOf(t)]
 	switch {
-	case typ.Kind == 'e':
+	case typ.Kind == 'e', isShape(typ):
 		return true
 	case typ.Kind != 'd' || isArray(base):
 		return false
@@ -89,7 +98,7 @@ func (s *Schema) hasOwnType(t catalog.TypeID) bool {
 func (s *Schema) leafName(t catalog.TypeID, input bool) (name string, ok bool) {
 	typ := &s.catalog.Types[s.baseOf(t)]
 	switch own := s.hasOwnType(t); {
-	case typ.Kind == 'e', own && typ.Kind == 'b' && typ.OID != oidInterval:
+	case typ.Kind == 'e', own && typ.Kind == 'b' && typ.OID != oidInterval && !isShape(typ):
 		return s.typeOwnName(s.ownOf(t)), true
 	case own:
 		name = s.typeOwnName(t)
@@ -145,7 +154,7 @@ func (s *Schema) comparable(t catalog.TypeID) bool {
 	}
 	switch scalarOf[typ.OID] {
 	case "", "Base64EncodedBinary", "JSON", "JSONPath", "XML":
-		return typ.OID == oidInterval
+		return typ.OID == oidInterval || typ.OID == oidPoint || typ.OID == oidPath
 	}
 	return typ.Kind == 'b' && !isArray(typ)
 }
@@ -154,7 +163,7 @@ func (s *Schema) comparable(t catalog.TypeID) bool {
 func (s *Schema) sortable(t catalog.TypeID) bool {
 	typ := &s.catalog.Types[s.baseOf(t)]
 	name := scalarOf[typ.OID]
-	return typ.Kind != 'e' && name != "BitString" && !strings.HasPrefix(name, "Reg") && s.comparable(t)
+	return typ.Kind != 'e' && !isShape(typ) && name != "BitString" && !strings.HasPrefix(name, "Reg") && s.comparable(t)
 }
 
 // refOf is the reference to a PostgreSQL type.

@@ -161,7 +161,7 @@ func (b *builder) namePgTypes(give giver) {
 		if b.hasOwnType(id) {
 			name := b.typeOwnName(id)
 			give(name, ownType, uint32(id), 0, who)
-			if t := &b.catalog.Types[b.baseOf(id)]; t.Kind == 'c' || t.OID == oidInterval {
+			if t := &b.catalog.Types[b.baseOf(id)]; t.Kind == 'c' || t.OID == oidInterval || isShape(t) {
 				give(name+"Input", ownInput, uint32(id), 0, who)
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+
+	"github.com/leveehq/levee/internal/graphql/pgvalue"
 )
 
 // record writes what readRecord reads.
@@ -109,6 +111,38 @@ func FuzzNodeID(f *testing.F) {
 		other, others, ok := decodeID(base64.StdEncoding.EncodeToString(again))
 		if !ok || other != name || len(others) != len(parts) {
 			t.Errorf("%q is %q %v, and written again %q %v", text, name, parts, other, others)
+		}
+	})
+}
+
+func FuzzShape(f *testing.F) {
+	point := make([]byte, 16)
+	f.Add(append(point, point...))
+	f.Add(append([]byte{1, 0, 0, 0, 1}, point...))
+	f.Add(append([]byte{0, 0, 0, 1}, point...))
+	f.Add([]byte{0, 0x7f, 0xff, 0xff, 0xff})
+	f.Add(make([]byte, 24))
+	number := &out{kind: outLeaf, leaf: pgvalue.Float}
+	at := &out{kind: outShape, part: oidPoint, fields: []outField{{key: `"x":`, name: "x", nonNull: true, out: number}, {key: `"y":`, name: "y", nonNull: true, column: 1, out: number}}}
+	points := &out{kind: outPoints, item: at}
+	second := map[int]*out{oidPoint: number, oidCircle: number, oidPath: {kind: outLeaf, leaf: pgvalue.Bool}, oidPolygon: {kind: outConst, text: "1"}}
+	f.Fuzz(func(t *testing.T, v []byte) {
+		for _, oid := range []int{oidPoint, oidLseg, oidPath, oidBox, oidPolygon, oidLine, oidCircle} {
+			a, b := at, second[oid]
+			switch oid {
+			case oidPoint:
+				a = number
+			case oidPath, oidPolygon:
+				a = points
+			}
+			if b == nil {
+				b = at
+			}
+			r := renderer{}
+			null := r.value(&out{kind: outShape, part: oid, fields: []outField{{key: `"a":`, name: "a", nonNull: true, out: a}, {key: `"b":`, name: "b", nonNull: true, column: 1, out: b}}}, v, nil)
+			if !json.Valid(r.dst) || null != (string(r.dst) == "null") || null != (len(r.errs) > 0) || len(r.stack) > 0 || len(r.path) > 0 {
+				t.Errorf("%d %x: %s %v", oid, v, r.dst, r.errs)
+			}
 		}
 	})
 }

@@ -54,6 +54,8 @@ const (
 	outBound            // a range's bound, in the record (lower, lower_inc, upper, upper_inc)
 	outInterval         // an interval in its binary form
 	outPart             // a part of it
+	outShape            // a geometric value in its binary form; part is its type's object id
+	outPoints           // those of a path or polygon
 	outNodeID           // made of the key's columns in the enclosing record
 	outConn             // a connection: the record of its rows and their count
 	outRows             // nodes or edges

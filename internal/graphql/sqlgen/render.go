@@ -85,6 +85,10 @@ func (r *renderer) value(o *out, v []byte, rec [][]byte) (null bool) {
 		return r.list(o, v)
 	case outInterval:
 		return r.interval(o, v)
+	case outShape:
+		return r.shape(o, v)
+	case outPoints:
+		return r.points(o, v)
 	case outCount:
 		r.dst = strconv.AppendInt(r.dst, int64(binary.BigEndian.Uint64(v)), 10)
 		return false
@@ -180,7 +184,7 @@ func within(path, of []any) bool {
 
 func (r *renderer) list(o *out, v []byte) bool {
 	items, err := readArray(v, nil)
-	if err != nil {
+	if err != nil && !errors.Is(err, errNested) {
 		r.fail(err)
 		return r.null()
 	}
@@ -190,6 +194,9 @@ func (r *renderer) list(o *out, v []byte) bool {
 			r.dst = append(r.dst, ',')
 		}
 		r.path = append(r.path, step{index: i})
+		if err != nil {
+			r.fail(err)
+		}
 		r.value(o.item, item, nil)
 		r.path = r.path[:len(r.path)-1]
 	}

@@ -89,6 +89,9 @@ func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + 
 // compared as text, and nobody would be told.
 
 func (c *compiler) operator(sign string, t catalog.TypeID) string {
+	if sign == "=" && c.cat.Types[c.base(t)].OID == oidPoint {
+		return " operator(pg_catalog.~=) " // points have no other equality
+	}
 	if in := c.extension(t); in != "" {
 		return " operator(" + in + "." + sign + ") "
 	}

@@ -25,6 +25,9 @@ func (c *compiler) valueOf(w *builder, expr string, pg catalog.TypeID, ref schem
 	base := c.base(pg)
 	t := &c.cat.Types[base]
 	switch {
+	case t.Category == 'A' && schema.IsShape(c.cat.Types[c.base(t.Element)].OID): // what is of one type is sent whole
+		w.put(expr)
+		return &out{kind: outList, item: c.shape(c.cat.Types[c.base(t.Element)].OID, c.types(ref.Name), sets)}
 	case t.Category == 'A' && t.Element != 0:
 		i := c.nextAlias()
 		w.put("case when ", expr, " is null then null else array(select ")
@@ -36,6 +39,9 @@ func (c *compiler) valueOf(w *builder, expr string, pg catalog.TypeID, ref schem
 	case t.OID == oidInterval:
 		w.put(expr)
 		return c.parts(c.types(ref.Name), sets)
+	case schema.IsShape(t.OID):
+		w.put(expr)
+		return c.shape(t.OID, c.types(ref.Name), sets)
 	default: // a composite; one of nothing but nulls is null, as in SQL
 		w.put("case when (", expr, ") is null then null else ")
 		o := c.object(w, valueRow(expr), c.types(ref.Name), sets)

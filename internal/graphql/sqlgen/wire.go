@@ -35,6 +35,21 @@ func readRecord(v []byte, cols [][]byte) ([][]byte, error) {
 	return cols, nil
 }
 
+// errNested is said of each item of an array with several dimensions: the type in the schema has one.
+var errNested = errors.New("a list within a list cannot be represented: the type has one dimension")
+
+// nested appends a nil for each item of an array with several dimensions.
+func nested(v []byte, items [][]byte) ([][]byte, error) {
+	if len(v) < 20 {
+		return items, errWire
+	}
+	n := int(int32(binary.BigEndian.Uint32(v[12:])))
+	if n < 0 || n > len(v)/4 { // each item takes four bytes at least
+		return items, errWire
+	}
+	return append(items, make([][]byte, n)...), errNested
+}
+
 // readArray appends the items of an array of one dimension: int32 dimensions, int32 flags, uint32 type, int32 length, int32 lower
 // bound, then the items as int32 length and bytes. (arrayfuncs.c, array_send)
 func readArray(v []byte, items [][]byte) ([][]byte, error) {
@@ -45,6 +60,8 @@ func readArray(v []byte, items [][]byte) ([][]byte, error) {
 	case 0:
 		return items, nil
 	case 1:
+	case 2, 3, 4, 5, 6: // MAXDIM
+		return nested(v, items)
 	default:
 		return items, errWire
 	}
