@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/leveehq/levee/gate"
 )
 
@@ -18,6 +20,11 @@ const (
 	lastPause  = time.Second
 
 	logEvery = 10 * time.Second
+
+	// fullTime is how long a server that had no room is taken to be short of it, whatever comes in between.
+	fullTime = 5 * time.Second
+
+	tooManyConnections = "53300" // of the server, the database or the role
 )
 
 // acquire returns a connection for the holder of a permit. There is always one to be had, room for one, or somebody about to make
@@ -27,7 +34,7 @@ func (b *Budget) acquire(ctx context.Context, p *pool, deadline time.Time) (*con
 		b.mu.Lock()
 		n, err := b.nextLocked(p)
 		var changed <-chan struct{}
-		if n == (next{}) {
+		if n.conn == nil && !n.room {
 			changed = b.waitLocked()
 		}
 		b.mu.Unlock()
@@ -35,13 +42,15 @@ func (b *Budget) acquire(ctx context.Context, p *pool, deadline time.Time) (*con
 		case err != nil:
 			return nil, err
 		case n.room:
-			return b.open(p, n.victim)
+			if c, err := b.open(p, n.victim); c != nil || err != nil {
+				return c, err
+			}
 		case n.conn != nil:
 			if b.check(n.conn) {
 				return n.conn, nil
 			}
 		default:
-			if err := b.pause(ctx, changed, deadline); err != nil {
+			if err := b.pause(ctx, changed, n.again, deadline); err != nil {
 				return nil, err
 			}
 		}
@@ -62,11 +71,12 @@ func (b *Budget) check(c *conn) bool {
 	return false
 }
 
-// next is what a request without a connection does; nothing means that it waits.
+// next is what a request without a connection does; without conn and room it waits.
 type next struct {
-	conn   *conn // use this, if it is good
-	room   bool  // make one; it is counted already
-	victim *conn // but close this first
+	conn   *conn     // use this, if it is good
+	room   bool      // make one; it is counted already
+	victim *conn     // but close this first
+	again  time.Time // look again then, if nothing has changed
 }
 
 func (b *Budget) nextLocked(p *pool) (next, error) {
@@ -78,13 +88,18 @@ func (b *Budget) nextLocked(p *pool) (next, error) {
 		b.unlinkLocked(c)
 		return next{conn: c}, nil
 	}
-	if p.fails > 0 && (p.connecting > 0 || time.Now().Before(p.next)) {
+	now := time.Now()
+	short := now.Sub(p.full) < fullTime
+	if p.fails > 0 && (p.connecting > 0 || now.Before(p.next)) {
+		if p.turnsLocked() {
+			return p.laterLocked(now), nil
+		}
 		b.count.fastFail.Add(1)
 		return next{}, &Unavailable{Err: p.lastErr}
 	}
 	limit := atOnce
-	if p.open == p.connecting {
-		limit = 1 // is it there at all?
+	if p.open == p.connecting || short {
+		limit = 1 // is it there at all? has it room?
 	}
 	full := b.mu.open >= b.o.Budget
 	if p.connecting >= limit || full && b.mu.oldest == nil {
@@ -102,10 +117,62 @@ func (b *Budget) nextLocked(p *pool) (next, error) {
 	return n, nil
 }
 
-func (b *Budget) pause(ctx context.Context, changed <-chan struct{}, deadline time.Time) error {
+// turnsLocked tells that PostgreSQL has no room for another connection, but that there are some of ours to wait for.
+func (p *pool) turnsLocked() bool {
+	return p.open > p.connecting && tooMany(p.lastErr)
+}
+
+func tooMany(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == tooManyConnections
+}
+
+// fullServer tells that another connection to the same server would make room by going; a role and a database have limits too.
+func fullServer(err error) bool {
+	var e *pgconn.PgError
+	return tooMany(err) && errors.As(err, &e) && e.Routine != "InitializeSessionUserId" && e.Routine != "CheckMyDatabase"
+}
+
+// makeRoom closes a connection to another database of a server that is full, if there is one that nobody uses.
+func (b *Budget) makeRoom(p *pool) bool {
+	b.mu.Lock()
+	c := b.mu.oldest
+	for c != nil && (c.pool.config.Host != p.config.Host || c.pool.config.Port != p.config.Port) {
+		c = c.newer
+	}
+	if c == nil || p.connecting > 1 { // one is enough, and all together are to ask seldom
+		b.mu.Unlock()
+		return false
+	}
+	b.unlinkLocked(c)
+	b.mu.Unlock()
+	b.closeAll([]*conn{c}, causeRoom)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.open-- // ours is counted already
+	return true
+}
+
+// laterLocked waits for a connection of ours, or for the time to ask for another.
+func (p *pool) laterLocked(now time.Time) next {
+	if p.next.After(now) {
+		return next{again: p.next}
+	}
+	return next{} // somebody is asking, and will wake us
+}
+
+func (b *Budget) pause(ctx context.Context, changed <-chan struct{}, again, deadline time.Time) error {
 	wait := time.NewTimer(time.Until(deadline))
 	defer wait.Stop()
+	var retry <-chan time.Time
+	if !again.IsZero() {
+		t := time.NewTimer(time.Until(again))
+		defer t.Stop()
+		retry = t.C
+	}
 	select {
+	case <-retry:
+		return nil
 	case <-changed:
 		return nil
 	case <-ctx.Done():
@@ -115,12 +182,16 @@ func (b *Budget) pause(ctx context.Context, changed <-chan struct{}, deadline ti
 	}
 }
 
-// open makes a connection in the room that nextLocked has taken.
+// open makes a connection in the room that nextLocked has taken. It returns nothing if PostgreSQL has no room, but one of ours will
+// be free.
 func (b *Budget) open(p *pool, victim *conn) (*conn, error) {
 	if victim != nil {
 		b.closeAll([]*conn{victim}, causeRoom) // its room is ours
 	}
 	c, err := p.connect(b.life)
+	if err != nil && fullServer(err) && b.makeRoom(p) {
+		c, err = p.connect(b.life)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer b.wakeLocked()
@@ -134,13 +205,19 @@ func (b *Budget) open(p *pool, victim *conn) (*conn, error) {
 	b.mu.open--
 	b.count.failures.Add(1)
 	p.failLocked(err)
+	if p.turnsLocked() {
+		return nil, nil
+	}
 	return nil, &Unavailable{Err: err}
 }
 
 func (p *pool) failLocked(err error) {
 	now := time.Now()
-	if p.pause = p.pause * 3 / 2; p.fails == 0 {
+	if p.pause = p.pause * 3 / 2; p.fails == 0 && now.Sub(p.full) >= fullTime {
 		p.pause = firstPause
+	}
+	if tooMany(err) {
+		p.full = now
 	}
 	p.pause = min(p.pause, lastPause)
 	p.fails++

@@ -29,6 +29,7 @@ type pool struct {
 	fails      int     // in a row
 	pause      time.Duration
 	next       time.Time // no attempt before
+	full       time.Time // when PostgreSQL had no room last
 	lastErr    error
 	logged     time.Time
 }

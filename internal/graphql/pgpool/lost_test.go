@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/graphql/pgpool"
 	"github.com/leveehq/levee/internal/pglocal"
@@ -49,46 +47,6 @@ func TestAnIdempotentRequestIsRepeatedOnAFreshConnection(t *testing.T) {
 	if s := b.Stats(); s.Repeated != 1 {
 		t.Fatalf("%+v", s)
 	}
-}
-
-func TestQ15AServerWithoutRoomMakesRequestsUnavailableAndIsNotStormed(t *testing.T) {
-	s := private(t, map[string]string{"max_connections": "10", "superuser_reserved_connections": "0"})
-	b := rig(t, pgpool.Options{Budget: 8})
-	var tries atomic.Int64
-	d := open(t, b, counted(t, s, &tries))
-	var taken []*pgconn.PgConn
-	for {
-		c, err := pgconn.Connect(context.Background(), s.URL("postgres", "postgres"))
-		if err != nil {
-			break
-		}
-		taken = append(taken, c)
-	}
-	free := func() {
-		for _, c := range taken {
-			c.Close(context.Background())
-		}
-		taken = nil
-	}
-	defer free()
-	began := time.Now()
-	requests := 0
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for ; time.Since(began) < 3*time.Second; <-tick.C {
-		_, err := try(d, "select 1")
-		var gone *pgpool.Unavailable
-		if !errors.As(err, &gone) || gone.Ran || code(err) != "53300" {
-			t.Fatalf("a full server: %v", err)
-		}
-		requests++
-	}
-	if n := tries.Load(); n < 3 || n > 3*5 {
-		t.Errorf("%d attempts for %d requests in 3 s", n, requests)
-	}
-	free()
-	until(t, 5*time.Second, "it recovers", func() bool { _, err := try(d, "select 1"); return err == nil })
-	t.Logf("%d attempts for %d requests", tries.Load(), requests)
 }
 
 // private is a server of this test's own, to be killed.
