@@ -25,6 +25,9 @@ type GraphQL struct {
 	// TenantHeader is for a proxy that knows the tenants, and that nobody can go past.
 	TenantHeader string `hcl:"tenant_header" default:"" help:"Header that names the tenant of a request to /graphql, such as X-Tenant. Only for a listener on loopback, or with listen.http_trusted."`
 
+	// Origins are for web apps that are served from elsewhere than the API: browsers keep all others' pages from reading it.
+	Origins []string `hcl:"origins" default:"" help:"Web sites whose pages may ask GraphQL, such as https://app.example.com. None: only pages of the API's own host."`
+
 	// Memory is for all that GraphQL takes. Bazel's defaults are then made for the rest.
 	Memory Bytes `hcl:"memory" default:"auto" min:"1" help:"Memory of everything that belongs to GraphQL. auto: 30 % of the limit."`
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -39,6 +40,11 @@ func (v *validator) graphql() {
 	}
 	if g.Memory > 0 && v.c.Git.Memory > 0 && len(v.c.Git.Hosts) > 0 && v.c.MemoryLimit > 0 && g.Memory+v.c.Git.Memory >= v.c.MemoryLimit {
 		v.conflict("graphql.memory", fmt.Sprintf("leaves nothing of %s beside", v.c.Describe("memory_limit")), "git.memory", "lower one of the first two or raise the limit")
+	}
+	for _, origin := range g.Origins {
+		if u, err := url.Parse(origin); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || origin != u.Scheme+"://"+u.Host || strings.Contains(u.Host, "*") {
+			v.wrong("graphql.origins", fmt.Sprintf("has %q, which is no origin: write scheme and host alone, as https://app.example.com", origin))
+		}
 	}
 	if g.DatabaseURL == "" && len(g.Schemas) > 0 {
 		v.wrong("graphql.schemas", "are of no database: set graphql.database_url (--graphql-database), or write them in a tenant block")

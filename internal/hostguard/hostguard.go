@@ -22,6 +22,9 @@ type Options struct {
 	// are safe), or "*" for every Host, which gives up the protection.
 	Hosts []string
 
+	// Origins are web sites whose pages may send requests: "https://app.example.com".
+	Origins []string
+
 	// Setting is how the operator writes the list, for the text of refusals: "listen.hosts".
 	Setting string
 }
@@ -42,6 +45,11 @@ func New(o Options) (*Guard, error) {
 	for _, h := range o.Hosts {
 		if err := g.add(h); err != nil {
 			return nil, fmt.Errorf("%s: %w", o.Setting, err)
+		}
+	}
+	for _, o := range o.Origins {
+		if err := g.origin.AddTrustedOrigin(o); err != nil {
+			return nil, fmt.Errorf("%q is no origin: write scheme, host and a port that is not the scheme's own, as https://app.example.com", o)
 		}
 	}
 	return g, nil

@@ -127,7 +127,11 @@ func (a *App) buildBazel(guard *hostguard.Guard) (err error) {
 	}
 	a.grpcHealth = a.bazel.Register(a.grpc)
 	a.cache = a.bazel.HTTP()
-	a.http = a.cache.Server(guard.Wrap(a.route()), a.log)
+	routes, err := a.route(guard)
+	if err != nil {
+		return err
+	}
+	a.http = a.cache.Server(routes, a.log)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package serve
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -48,7 +49,7 @@ func TestEverySettingOfGraphQLReachesIt(t *testing.T) {
 		"graphql.pooler": "transaction", "graphql.errors": "shown", "graphql.pass_errors": "P0002", "graphql.introspection": "false",
 	}
 	for _, s := range config.Settings() {
-		if !strings.HasPrefix(s.Path, "graphql.") {
+		if !strings.HasPrefix(s.Path, "graphql.") || s.Path == "graphql.origins" { // that is the door's
 			continue
 		}
 		value := other[s.Path]
@@ -232,5 +233,38 @@ func TestCheckTellsThatADatabaseCannotBeReachedWithoutItsPassword(t *testing.T) 
 	}
 	if !found {
 		t.Errorf("findings: %v", a.Check())
+	}
+}
+
+func TestOnlyPagesOfListedOriginsMayAskGraphQLAndTheyNothingElse(t *testing.T) {
+	a := build(t, withGraphQL(map[string]string{"graphql-origins": "https://app.example.com", "store-path": t.TempDir()}))
+	ask := func(method, path, origin string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(method, "http://localhost"+path, strings.NewReader(`{"query":"{ __typename }"}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Origin", origin)
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+		if method == http.MethodOptions {
+			r.Header.Set("Access-Control-Request-Method", http.MethodPost)
+			r.Header.Set("Access-Control-Request-Headers", "authorization,content-type")
+		}
+		w := httptest.NewRecorder()
+		a.http.Handler.ServeHTTP(w, r)
+		return w
+	}
+	const listed, other, allowed = "https://app.example.com", "https://evil.example", "Access-Control-Allow-Origin"
+	if w := ask("OPTIONS", "/graphql", listed); w.Code != http.StatusNoContent || w.Header().Get(allowed) != listed || w.Header().Get("Access-Control-Allow-Headers") == "" {
+		t.Errorf("a preflight: %d %v", w.Code, w.Header())
+	}
+	if w := ask("POST", "/graphql", listed); w.Code != http.StatusServiceUnavailable || w.Header().Get(allowed) != listed || !strings.Contains(w.Header().Get("Access-Control-Expose-Headers"), "Retry-After") {
+		t.Errorf("a page's request, whose database is away: %d %v %s", w.Code, w.Header(), w.Body)
+	}
+	if w := ask("OPTIONS", "/graphql", other); w.Header().Get(allowed) != "" {
+		t.Errorf("another's preflight: %d %v", w.Code, w.Header())
+	}
+	if w := ask("POST", "/graphql", other); w.Code != http.StatusForbidden {
+		t.Errorf("another's request: %d %s", w.Code, w.Body)
+	}
+	if w := ask("PUT", "/ac/"+strings.Repeat("a", 64), listed); w.Code != http.StatusForbidden || w.Header().Get(allowed) != "" {
+		t.Errorf("a write to Bazel's cache: %d %s", w.Code, w.Body)
 	}
 }
