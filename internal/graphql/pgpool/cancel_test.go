@@ -41,6 +41,21 @@ func TestQ14ACallerThatLeavesEndsItsQueryAndTheConnectionStaysGood(t *testing.T)
 	}
 }
 
+// PostgreSQL drops a cancel request that comes between two messages of ours, such as those that begin a statement.
+func TestQ14ACallerThatLeavesAsItsStatementBeginsEndsItToo(t *testing.T) {
+	b, d, _ := database(t, pgpool.Options{Budget: 1})
+	see := observer(t)
+	ask(t, d, "select 1")
+	for i := range 200 {
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Microsecond+time.Duration(i)*10*time.Microsecond)
+		_ = d.Do(ctx, "key", pgpool.Request{Statements: []pgpool.Statement{text("select pg_sleep(60)", nil)}})
+		cancel()
+	}
+	if n := see("select count(*) from pg_stat_activity where state = 'active' and query like 'select pg_sleep(60)%'"); n != "0" || b.Stats().Opened != 1 {
+		t.Fatalf("%s go on; the connection was not kept: %+v", n, b.Stats())
+	}
+}
+
 func TestQ14ATimeoutIsTheRequestsOwnAndNeverRoundsToNone(t *testing.T) {
 	_, d, _ := database(t, pgpool.Options{Budget: 1})
 	sleep := func(limit time.Duration, seconds float64) (time.Duration, error) {

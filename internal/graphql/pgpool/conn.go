@@ -16,7 +16,8 @@ import (
 
 const (
 	drainTime = 2 * time.Second // for a canceled request to end, before its connection is closed
-	closeTime = time.Second     // for PostgreSQL to end its side of a connection
+	askAgain  = 50 * time.Millisecond
+	closeTime = time.Second // for PostgreSQL to end its side of a connection
 )
 
 // conn is one connection. It belongs to one goroutine at a time: a request, or whoever closes it.
@@ -36,8 +37,9 @@ type conn struct {
 	guarded   bool // a deadline is set on net
 
 	canceled   atomic.Bool   // the caller's context has ended
-	interrupts chan struct{} // has an element when the cancel request has been delivered or has failed
+	interrupts chan struct{} // has an element when no further cancel request will be sent
 	interrupt  func()        // the method onCancel, as a value that is made once
+	answered   chan struct{} // has an element when there is nothing left to be canceled
 
 	idleSince    time.Time
 	newer, older *conn // among those that nobody uses, all databases together; guarded by Budget.mu
@@ -59,7 +61,7 @@ func (p *pool) connect(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{pool: p, net: pg.Conn(), stop: pg.CancelRequest, wire: wires[pg.Frontend()], raw: rawOf(pg.Conn()), interrupts: make(chan struct{}, 1)}
+	c := &conn{pool: p, net: pg.Conn(), stop: pg.CancelRequest, wire: wires[pg.Frontend()], raw: rawOf(pg.Conn()), interrupts: make(chan struct{}, 1), answered: make(chan struct{}, 1)}
 	if !p.b.o.Pooler {
 		c.known = newStatements(p.b.o.Statements)
 	}
@@ -219,10 +221,24 @@ func (c *conn) guard(d time.Duration) {
 	}
 }
 
-// onCancel runs beside the request, when the caller's context has ended.
+// onCancel runs beside the request, when the caller's context has ended. PostgreSQL forgets a cancel request that comes while it
+// reads the next message of ours, though the statement is in that message: so it is asked again until the answer has ended.
 func (c *conn) onCancel() {
 	c.canceled.Store(true)
 	c.askCancel()
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
+	for answered := false; !answered && ctx.Err() == nil; {
+		select {
+		case <-c.answered:
+			answered = true
+		case <-ctx.Done():
+		case <-again.C:
+			_ = c.stop(ctx)
+		}
+	}
 	c.interrupts <- struct{}{}
 }
 

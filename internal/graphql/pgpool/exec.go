@@ -48,6 +48,10 @@ func (c *conn) exec(ctx context.Context, r *Request) outcome {
 		return f.out
 	}
 	c.canceled.Store(false)
+	select {
+	case <-c.answered: // of a request that came to its end when its cancellation did
+	default:
+	}
 	if r.Timeout > 0 {
 		c.guard(time.Duration(len(r.Statements)+1)*r.Timeout + guardTime)
 	} else {
@@ -61,6 +65,7 @@ func (c *conn) exec(ctx context.Context, r *Request) outcome {
 	f.run()
 	c.wire.trim()
 	if !stop() {
+		c.answered <- struct{}{}
 		<-c.interrupts
 		f.interrupted(ctx)
 	} else if errors.Is(f.out.err, errStopped) {
@@ -283,7 +288,9 @@ func (f *flight) calmDown() {
 // rest reads what is left, and then asks for one more answer.
 func (c *conn) rest() error {
 	for c.resetting {
-		if err := c.settle(); err != nil {
+		// What hit the reset is our own cancel request, which came when the request had ended. It is reset again below.
+		var e *pgconn.PgError
+		if err := c.settle(); err != nil && !(errors.As(err, &e) && e.Code == queryCanceled) {
 			return err
 		}
 	}
@@ -298,6 +305,8 @@ func (c *conn) rest() error {
 	}
 	return nil
 }
+
+const queryCanceled = "57014"
 
 func fatal(e *pgconn.PgError) bool {
 	s := e.SeverityUnlocalized
