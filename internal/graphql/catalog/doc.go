@@ -74,6 +74,7 @@ type Class struct {
 	Forced      bool       // and holds for the owner too
 	Partition   bool       // is a partition of another table
 	Unlogged    bool       // is not written ahead, and empty after a crash
+	HasHeirs    bool       // other tables inherit from it, or did: their rows are its own, but are not bound by its keys
 }
 
 // ColumnFlags are the yes-or-no facts of a column.
@@ -110,6 +111,8 @@ type Key struct {
 	Class   ClassID
 	Numbers Range // attnums, in Catalog.Numbers
 	Primary bool
+
+	Deferrable bool // it may be broken until the end of a transaction
 }
 
 // ForeignKey goes from the columns of Class to those of Foreign.

@@ -111,7 +111,7 @@ var classesSQL = `
 select c.oid, c.relname, c.relkind, c.reltype, c.relowner, c.relrowsecurity, c.relforcerowsecurity, c.relispartition,
 	` + grantedSQL(`coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))`) + `,
 	case when c.relkind in ('v', 'f') then pg_catalog.pg_relation_is_updatable(c.oid, true) when c.relkind in ('r', 'p') then 28 else 0 end,
-	c.relpersistence = 'u', c.relnamespace, pg_catalog.pg_has_role(session_user, c.relowner, 'usage')
+	c.relpersistence = 'u', c.relnamespace, c.relkind = 'r' and c.relhassubclass, pg_catalog.pg_has_role(session_user, c.relowner, 'usage')
 from pg_catalog.pg_class c
 where c.relnamespace = any($1::oid[]) and c.relkind in ('r', 'p', 'v', 'm', 'f', 'c')
 	and not exists (select from pg_catalog.pg_depend d
@@ -122,6 +122,7 @@ order by c.oid`
 func (r *reader) classes() {
 	r.query(classesSQL, func(row row) error {
 		r.addClass(row, r.schemaOf[row.oid(11)], r.roles.onTables(row.int(8)))
+		r.c.Classes[len(r.c.Classes)-1].HasHeirs = row.bool(12)
 		r.want(row.oid(3))
 		return nil
 	}, oidArray(r.exposed), r.roles.granted)
@@ -232,14 +233,14 @@ func (r *reader) column(class ClassID, number int16) (ColumnID, bool) {
 func (r *reader) constraints() {
 	r.query(`
 select k.oid, k.conname, k.contype, k.conrelid, k.confrelid,
-	pg_catalog.array_to_string(k.conkey, ' '), pg_catalog.array_to_string(k.confkey, ' ')
+	pg_catalog.array_to_string(k.conkey, ' '), pg_catalog.array_to_string(k.confkey, ' '), k.condeferrable
 from pg_catalog.pg_constraint k
 where k.conrelid = any($1::oid[]) and k.contype in ('p', 'u', 'f')
 order by k.conrelid, k.contype = 'f', k.contype, k.conname`, func(row row) error {
 		class := r.classOf[row.oid(3)]
 		name := r.text.keep(row.columns[1])
 		if row.text(2) != "f" {
-			r.addKey(Key{OID: row.oid(0), Name: name, Class: class, Numbers: r.numbers(row.numbers(5)), Primary: row.text(2) == "p"})
+			r.addKey(Key{OID: row.oid(0), Name: name, Class: class, Numbers: r.numbers(row.numbers(5)), Primary: row.text(2) == "p", Deferrable: row.bool(7)})
 			return nil
 		}
 		if foreign, ok := r.classOf[row.oid(4)]; ok {
