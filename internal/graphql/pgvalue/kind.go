@@ -101,6 +101,9 @@ func OutOf(s *schema.Schema, t catalog.TypeID, ref schema.Ref) (o Out, ok bool) 
 	return o, true
 }
 
+// IsArray tells of values that are arrays to PostgreSQL.
+func (o Out) IsArray() bool { return o.array }
+
 // baseOf follows domains to what they are over.
 func baseOf(c *catalog.Catalog, t catalog.TypeID) catalog.TypeID {
 	for c.Types[t].Kind == 'd' && c.Types[t].Base != 0 {

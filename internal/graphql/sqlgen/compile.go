@@ -100,30 +100,34 @@ func (c *compiler) query(cols *columns, sets []ast.SelectionSet) *out {
 			f.nonNull = s.def.Type.NonNull
 			w := &builder{}
 			f.out = c.queryField(w, s)
-			f.column = cols.add(w)
+			f.column = cols.add(w, f.out)
 		}
 		o.fields = append(o.fields, f)
 	}
 	return o
 }
 
-// columns are the expressions of a record being built.
-type columns struct{ list []text }
+// columns are the expressions of a record being built, or of a row of a list.
+type columns struct {
+	list   []text
+	arrays []bool // of each: it is an array
+}
 
-// add appends an expression; an empty one is no column.
-func (l *columns) add(w *builder) int {
-	t := w.text()
-	if len(t.params) == 0 && t.parts[0] == "" {
+// add appends an expression, which out reads; an empty one is no column.
+func (l *columns) add(w *builder, o *out) int {
+	if w.empty() {
 		return -1
 	}
-	l.list = append(l.list, t)
+	l.list = append(l.list, w.text())
+	l.arrays = append(l.arrays, o.kind == outList || o.kind == outLeaf && o.leaf.IsArray())
 	return len(l.list) - 1
 }
 
-func (l *columns) expr(sql string) int {
+// leaf appends the expression of a leaf.
+func (l *columns) leaf(leaf pgvalue.Out, sql string) int {
 	w := &builder{}
-	w.put(sql)
-	return l.add(w)
+	w.put(leaf.SQL(sql))
+	return l.add(w, &out{kind: outLeaf, leaf: leaf})
 }
 
 // mention tells whether some expression has the text.
@@ -193,7 +197,7 @@ func (c *compiler) byKey(w *builder, s *selected, class catalog.ClassID, value f
 		w.put(c.column(tableRow(alias), id), c.operator("=", c.cat.Columns[id].Type))
 		c.cast(w, value(i, id), c.cat.Columns[id].Type)
 	}
-	w.put(" limit 1)") // a virtual key is unique by promise only
+	w.put(c.one(class, key), ")")
 	return o
 }
 
@@ -282,10 +286,12 @@ func (c *compiler) rowField(f *outField, cols *columns, r rowRef, s *selected) {
 		f.out = c.value(w, c.column(r, b.Column), b.Pg, s)
 	case schema.OpRecordField:
 		f.out = c.value(w, r.dot+quote(c.outName(b.Proc, int(b.Index))), b.Pg, s)
-	case schema.OpForward:
-		f.out = c.single(w, s, b.ForeignKey.Foreign, b.ForeignKey.ForeignColumns, r, b.ForeignKey.Columns)
-	case schema.OpBackwardOne:
-		f.out = c.single(w, s, b.ForeignKey.Class, b.ForeignKey.Columns, r, b.ForeignKey.ForeignColumns)
+	case schema.OpForward, schema.OpBackwardOne:
+		to := relationOf(b)
+		if f.out = c.joined(cols, r, s, to); f.out != nil {
+			return
+		}
+		f.out = c.single(w, s, to, r)
 	case schema.OpBackward:
 		k := b.ForeignKey
 		f.out = c.table(w, s, k.Class, func(w *builder, alias string) { c.join(w, alias, k.Columns, r, k.ForeignColumns) })
@@ -294,7 +300,10 @@ func (c *compiler) rowField(f *outField, cols *columns, r rowRef, s *selected) {
 	default:
 		panic(fmt.Sprintf("sqlgen: %s has an operation that fields of rows do not have: %d", s.first.Name, b.Op))
 	}
-	f.column = cols.add(w)
+	if r.there != "" && b.Op != schema.OpColumn && !w.empty() {
+		w = w.guarded(r.there)
+	}
+	f.column = cols.add(w, f.out)
 }
 
 // join writes the condition that pairs columns of a table with those of the enclosing row.
@@ -308,14 +317,22 @@ func (c *compiler) join(w *builder, alias string, own []catalog.ColumnID, r rowR
 }
 
 // single writes the one row that a relation leads to.
-func (c *compiler) single(w *builder, s *selected, class catalog.ClassID, own []catalog.ColumnID, r rowRef, theirs []catalog.ColumnID) *out {
+func (c *compiler) single(w *builder, s *selected, to relation, r rowRef) *out {
 	alias := c.nextAlias()
 	w.put("(select ")
-	o := c.object(w, tableRow(alias), c.types(c.schema.TypeOfClass(class)), s.sub())
-	w.put(" from ", c.className(class), " as ", alias, " where ")
-	c.join(w, alias, own, r, theirs)
-	w.put(" limit 1)") // a virtual key is unique by promise only
+	o := c.object(w, tableRow(alias), c.types(c.schema.TypeOfClass(to.class)), s.sub())
+	w.put(" from ", c.className(to.class), " as ", alias, " where ")
+	c.join(w, alias, to.columns, r, to.near)
+	w.put(c.one(to.class, to.columns), ")")
 	return o
+}
+
+// one ends the select of a row by its key. A key that a tag promises may have several rows.
+func (c *compiler) one(class catalog.ClassID, key []catalog.ColumnID) string {
+	if c.isKey(class, key) {
+		return ""
+	}
+	return " limit 1"
 }
 
 func (c *compiler) nodeIDOut(cols *columns, r rowRef, class catalog.ClassID) *out {
@@ -323,7 +340,7 @@ func (c *compiler) nodeIDOut(cols *columns, r rowRef, class catalog.ClassID) *ou
 	o := &out{kind: outNodeID, column: len(cols.list), text: string(pgvalue.AppendString([]byte("["), c.schema.TypeOfClass(class)))}
 	for _, id := range key.Columns {
 		leaf := c.keyLeaf(id)
-		cols.expr(leaf.SQL(c.column(r, id)))
+		cols.leaf(leaf, c.column(r, id))
 		o.fields = append(o.fields, outField{out: &out{kind: outLeaf, leaf: leaf}})
 	}
 	return o

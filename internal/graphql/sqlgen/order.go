@@ -128,6 +128,6 @@ func (c *compiler) cursorColumns(x *connOut, cols *columns, order []ordering, ro
 		if !o.tie {
 			x.named++
 		}
-		cols.expr(leaf.SQL(c.column(row, o.column)))
+		cols.leaf(leaf, c.column(row, o.column))
 	}
 }

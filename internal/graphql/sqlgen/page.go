@@ -2,7 +2,6 @@ package sqlgen
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/leveehq/levee/internal/graphql/schema"
@@ -10,48 +9,101 @@ import (
 
 // window is what of a connection's rows is shown.
 type window struct {
-	rows      [][]byte
-	base      int64 // position of the first, for natural cursors
+	cells     [][]byte // all values of a column, then those of the next
+	n         int      // rows that came
+	from, to  int      // those that are shown
+	reversed  bool     // the last comes first
+	base      int64    // position of the first, for natural cursors
 	next, pre bool
 }
+
+func (p *window) len() int { return p.to - p.from }
 
 func (r *renderer) page(o *out, rec [][]byte) (p window, err error) {
 	b := &r.conns[o.conn]
 	p.base, p.pre, p.next = b.base, b.hasPre, b.hasNext
-	if o.extra.items < 0 {
+	if !o.extra.rows {
 		return p, nil
 	}
-	if p.rows, err = readArray(rec[o.extra.items], nil); err != nil {
+	if p.cells, p.n, err = r.read(rec, len(o.extra.wrapped)); err != nil {
 		return p, err
 	}
-	n := len(p.rows)
-	if b.most > 0 && n > b.most {
+	if b.most > 0 && p.n > b.most {
 		return p, fmt.Errorf("There are more than %d rows, which is the most that one list has (graphql.max_page): ask for pages with first and after.", b.most)
 	}
-	if b.keep < 0 || n <= b.keep {
-		return r.turned(b, p), nil
+	p.to, p.reversed = p.n, b.reversed
+	if b.keep < 0 || p.n <= b.keep {
+		return p, nil
 	}
-	switch {
-	case b.fromEnd:
-		p.base += int64(n - b.keep)
-		p.rows = p.rows[n-b.keep:]
-		p.pre = p.pre || b.preByRow
-	default:
-		p.rows = p.rows[:b.keep]
+	p.pre = p.pre || b.preByRow
+	if b.fromEnd {
+		p.from = p.n - b.keep
+		p.base += int64(p.from)
+	} else {
+		p.to = b.keep
 		p.next = p.next || b.nextByRow
-		p.pre = p.pre || b.preByRow
 	}
-	return r.turned(b, p), nil
+	return p, nil
 }
 
-func (r *renderer) turned(b *bound, p window) window {
-	if b.reversed {
-		slices.Reverse(p.rows)
+// read takes in the columns of a list: arrays of one length, or null if there are no rows.
+func (r *renderer) read(rec [][]byte, columns int) (cells [][]byte, n int, err error) {
+	if len(rec) < columns {
+		return nil, 0, errWire
 	}
-	return p
+	start := len(r.cells)
+	for i := range columns {
+		if rec[i] != nil {
+			if r.cells, err = readArray(rec[i], r.cells); err != nil {
+				return nil, 0, err
+			}
+		}
+		if i == 0 {
+			n = len(r.cells) - start
+		}
+		if len(r.cells)-start != (i+1)*n {
+			return nil, 0, errWire
+		}
+	}
+	return r.cells[start:len(r.cells):len(r.cells)], n, nil
+}
+
+// row puts the i-th shown row's columns on the stack.
+func (r *renderer) row(x *connOut, p *window, i int) (rec [][]byte, err error) {
+	at := p.from + i
+	if p.reversed {
+		at = p.to - 1 - i
+	}
+	from := len(r.stack)
+	for column, wrapped := range x.wrapped {
+		v := p.cells[column*p.n+at]
+		if !wrapped {
+			r.stack = append(r.stack, v)
+			continue
+		}
+		to := len(r.stack)
+		if r.stack, err = readRecord(v, r.stack); err != nil || len(r.stack) != to+1 {
+			return nil, errWire
+		}
+	}
+	return r.stack[from:len(r.stack):len(r.stack)], nil
+}
+
+// ofRow calls f with the columns of the i-th shown row.
+func (r *renderer) ofRow(x *connOut, p *window, i int, f func(rec [][]byte) bool) bool {
+	from := len(r.stack)
+	rec, err := r.row(x, p, i)
+	defer func() { r.stack = r.stack[:from] }()
+	if err != nil {
+		r.fail(err)
+		return r.null()
+	}
+	return f(rec)
 }
 
 func (r *renderer) connection(o *out, rec [][]byte) bool {
+	cells := len(r.cells)
+	defer func() { r.cells = r.cells[:cells] }()
 	p, err := r.page(o, rec)
 	if err != nil {
 		r.fail(err)
@@ -68,12 +120,12 @@ func (r *renderer) connection(o *out, rec [][]byte) bool {
 		r.path = append(r.path, step{name: f.name})
 		null := false
 		switch f.out.kind {
-		case outRows:
-			r.rows(f.out, o.extra, p)
+		case outRows, outEdges:
+			r.rows(f.out, o.extra, &p)
 		case outCount:
 			null = r.value(f.out, rec[o.extra.count], nil)
 		case outPageInfo:
-			r.pageInfo(f.out, o.extra, p)
+			r.pageInfo(f.out, o.extra, &p)
 		default:
 			null = r.value(f.out, nil, nil)
 		}
@@ -88,16 +140,16 @@ func (r *renderer) connection(o *out, rec [][]byte) bool {
 	return false
 }
 
-func (r *renderer) rows(o *out, x *connOut, p window) {
+func (r *renderer) rows(o *out, x *connOut, p *window) {
 	r.dst = append(r.dst, '[')
-	for i, row := range p.rows {
+	for i := range p.len() {
 		if i > 0 {
 			r.dst = append(r.dst, ',')
 		}
 		r.path = append(r.path, step{index: i})
-		r.within(row, func(rec [][]byte) bool {
-			if o.column >= 0 {
-				return r.value(o.item, rec[o.column], rec)
+		r.ofRow(x, p, i, func(rec [][]byte) bool {
+			if o.kind == outRows {
+				return r.value(o.item, nil, rec)
 			}
 			return r.edge(o.item, x, rec, p.base+int64(i)+1)
 		})
@@ -118,12 +170,8 @@ func (r *renderer) edge(o *out, x *connOut, rec [][]byte, position int64) bool {
 			r.cursor(x, rec, position)
 			continue
 		}
-		var v []byte
-		if f.column >= 0 {
-			v = rec[f.column]
-		}
 		r.path = append(r.path, step{name: f.name})
-		r.value(f.out, v, rec)
+		r.value(f.out, nil, rec)
 		r.path = r.path[:len(r.path)-1]
 	}
 	r.dst = append(r.dst, '}')
@@ -157,7 +205,7 @@ func (r *renderer) cursor(x *connOut, rec [][]byte, position int64) {
 	r.appendBase64(append(b, ']'))
 }
 
-func (r *renderer) pageInfo(o *out, x *connOut, p window) {
+func (r *renderer) pageInfo(o *out, x *connOut, p *window) {
 	r.dst = append(r.dst, '{')
 	for i, f := range o.fields {
 		if i > 0 {
@@ -176,18 +224,18 @@ func (r *renderer) pageInfo(o *out, x *connOut, p window) {
 		case schema.OpStartCursor:
 			r.cursorAt(x, p, 0)
 		case schema.OpEndCursor:
-			r.cursorAt(x, p, len(p.rows)-1)
+			r.cursorAt(x, p, p.len()-1)
 		}
 	}
 	r.dst = append(r.dst, '}')
 }
 
-func (r *renderer) cursorAt(x *connOut, p window, i int) {
-	if i < 0 || i >= len(p.rows) {
+func (r *renderer) cursorAt(x *connOut, p *window, i int) {
+	if i < 0 || i >= p.len() {
 		r.null()
 		return
 	}
-	r.within(p.rows[i], func(rec [][]byte) bool {
+	r.ofRow(x, p, i, func(rec [][]byte) bool {
 		r.cursor(x, rec, p.base+int64(i)+1)
 		return false
 	})

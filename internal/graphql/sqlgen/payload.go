@@ -27,7 +27,7 @@ func (c *compiler) payload(w *builder, s *selected, input source) (o *out, use r
 		w := &builder{}
 		of.out = c.payloadField(w, cols, f, row, input)
 		if of.out.kind != outNodeID {
-			of.column = cols.add(w)
+			of.column = cols.add(w, of.out)
 		}
 		o.fields = append(o.fields, of)
 	}
@@ -168,7 +168,7 @@ func (c *compiler) payloadEdge(w *builder, f *selected, row rowRef, present stri
 		default:
 			inner := &builder{}
 			of.out = c.object(inner, row, c.types(e.def.Type.Name), e.sub())
-			of.column = cols.add(inner)
+			of.column = cols.add(inner, of.out)
 		}
 		o.fields = append(o.fields, of)
 	}

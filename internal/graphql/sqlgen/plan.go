@@ -37,7 +37,7 @@ type out struct {
 	text   string // outConst: JSON; outNodeID: how the id begins
 	fields []outField
 	item   *out // of lists and rows
-	column int  // outRows: the node in a row's record, -1 for edges; outNodeID, outCursor: the first of their columns
+	column int  // outColumn: it; outNodeID: the first of its columns; outJoined: whether there is such a row
 	conn   int  // outConn: its number
 	part   int  // outBound: 0 or 2; outPart: which; outPageInfo: schema.Op
 	extra  *connOut
@@ -50,6 +50,7 @@ const (
 	outConst            // text
 	outObject           // a record
 	outSame             // an object whose fields are columns of the enclosing record
+	outJoined           // the same of a row that was joined, and may not be there
 	outList             // an array of item
 	outBound            // a range's bound, in the record (lower, lower_inc, upper, upper_inc)
 	outInterval         // an interval in its binary form
@@ -57,8 +58,10 @@ const (
 	outShape            // a geometric value in its binary form; part is its type's object id
 	outPoints           // those of a path or polygon
 	outNodeID           // made of the key's columns in the enclosing record
-	outConn             // a connection: the record of its rows and their count
-	outRows             // nodes or edges
+	outConn             // a connection: the record of its columns and its count
+	outColumn           // item, in a column of the row
+	outRows             // nodes
+	outEdges            // edges
 	outCount            // totalCount
 	outPageInfo         // pageInfo, and its fields
 	outCursor           // of a row
@@ -90,11 +93,13 @@ type keyPart struct {
 	tie bool // it is in the cursors of rows whose unique key is null only
 }
 
-// connOut is what a connection's output needs besides its arguments. Cursors share it.
+// connOut is what a connection's output needs besides its arguments. Cursors share it. Its record has an array for each column of
+// the rows, then their count.
 type connOut struct {
-	items   int // column of the array; -1: not asked for
-	count   int // column of totalCount; -1
-	cursors int // first column of the cursor's parts in a row's record; -1
+	rows    bool   // rows are asked for
+	wrapped []bool // of each column: its values are in records
+	count   int    // where totalCount is; -1
+	cursors int    // first column of the cursor's parts; -1
 	leaves  []pgvalue.Out
 	named   int // of leaves, those that are in every cursor
 	natural bool

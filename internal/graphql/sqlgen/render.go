@@ -22,6 +22,7 @@ type renderer struct {
 	conns    []bound
 	captured []byte
 	stack    [][]byte // columns of the records being read
+	cells    [][]byte // of the lists being read
 	scratch  []byte
 }
 
@@ -58,6 +59,13 @@ func (r *renderer) value(o *out, v []byte, rec [][]byte) (null bool) {
 		return o.text == "null"
 	case outSame:
 		return r.object(o, rec)
+	case outJoined:
+		if there := rec[o.column]; len(there) != 1 || there[0] == 0 {
+			return r.null()
+		}
+		return r.object(o, rec)
+	case outColumn:
+		return r.value(o.item, rec[o.column], rec)
 	case outNodeID:
 		return r.nodeID(o, rec)
 	case outCursor: // of a payload's edge, which is in no list

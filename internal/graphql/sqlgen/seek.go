@@ -153,8 +153,8 @@ func (s *seeker) beyond(i int) {
 	w.put(")")
 }
 
-// orderAndLimit writes the end of the select. Last rows are read in reverse order.
-func (c *compiler) orderAndLimit(w *builder, k *connection, row rowRef) {
+// putOrder writes in which order rows are read: the last ones in reverse.
+func (c *compiler) putOrder(w *builder, k *connection, row rowRef) {
 	reversed := c.reversed(k)
 	for i, o := range k.order {
 		if k.again(i) {
@@ -165,6 +165,9 @@ func (c *compiler) orderAndLimit(w *builder, k *connection, row rowRef) {
 			w.put(" desc")
 		}
 	}
+}
+
+func (c *compiler) putLimit(w *builder, k *connection) {
 	if limit, ok := k.args.fixedLimit(c.vars); ok {
 		w.put(" limit ", strconv.FormatInt(limit, 10))
 	} else {

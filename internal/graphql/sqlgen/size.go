@@ -69,7 +69,7 @@ func (o *out) size() int {
 		n += int(unsafe.Sizeof(outField{})) + 2*len(o.fields[i].name) + 8 + o.fields[i].out.size()
 	}
 	if o.extra != nil {
-		n += int(unsafe.Sizeof(*o.extra)) + len(o.extra.leaves)*32
+		n += int(unsafe.Sizeof(*o.extra)) + len(o.extra.leaves)*32 + len(o.extra.wrapped)
 	}
 	return n
 }

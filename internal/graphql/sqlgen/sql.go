@@ -55,6 +55,17 @@ func (w *builder) param(p param) {
 	w.params = append(w.params, p)
 }
 
+func (w *builder) empty() bool { return w.b.Len() == 0 && len(w.params) == 0 }
+
+// guarded has what was written evaluated only where a row is there.
+func (w *builder) guarded(there string) *builder {
+	g := &builder{}
+	g.put("case when ", there, " then ")
+	g.add(w.text())
+	g.put(" end")
+	return g
+}
+
 func (w *builder) text() text { return text{append(w.parts, w.b.String()), w.params} }
 
 // add puts in what another builder has written.
@@ -126,10 +137,12 @@ func (c *compiler) procName(id catalog.ProcID) string {
 type rowRef struct {
 	whole string // of the row's own type
 	dot   string // what comes before a column's name
+	joins *joins // rows that relations lead to can be joined; nil: they cannot
+	there string // of a row that was joined: whether there is one
 }
 
 // tableRow is a row of FROM. Its star keeps it apart from a column that is named like the alias.
-func tableRow(alias string) rowRef { return rowRef{alias + ".*", alias + "."} }
+func tableRow(alias string) rowRef { return rowRef{whole: alias + ".*", dot: alias + "."} }
 
 // item is what a function in FROM gives, as one value: as is to follow its alias.
 func (c *compiler) item(alias string, pg catalog.TypeID) (as, expr string) {
@@ -140,7 +153,7 @@ func (c *compiler) item(alias string, pg catalog.TypeID) (as, expr string) {
 }
 
 // valueRow is a row that is the value of an expression.
-func valueRow(expr string) rowRef { return rowRef{expr, "(" + expr + ")."} }
+func valueRow(expr string) rowRef { return rowRef{whole: expr, dot: "(" + expr + ")."} }
 
 func (c *compiler) column(r rowRef, id catalog.ColumnID) string {
 	return r.dot + quote(c.cat.Columns[id].Name)
