@@ -27,7 +27,8 @@ type conn struct {
 	stop  func(context.Context) error // sends a cancel request, on a connection of its own
 	raw   syscall.RawConn             // for a look at what came; nil if there is none
 	wire  *wire
-	known *statements // nil with a pooler
+	known *statements // nil behind a pooler
+	pid   uint32      // of PostgreSQL's process, as it was told when the connection was made
 
 	out   []byte
 	steps []step
@@ -49,7 +50,32 @@ type conn struct {
 func (p *pool) connect(ctx context.Context) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.b.o.ConnectTimeout)
 	defer cancel()
+	pg, wire, err := p.dial(ctx)
+	if err != nil && !p.pooled.Load() && refusesParameters(err) {
+		p.notice(err)
+		pg, wire, err = p.dial(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{pool: p, net: pg.Conn(), stop: pg.CancelRequest, wire: wire, raw: rawOf(pg.Conn()), pid: pg.PID(),
+		interrupts: make(chan struct{}, 1), answered: make(chan struct{}, 1)}
+	c.known = newStatements(p.b.o.Statements)
+	c.interrupt = c.onCancel
+	if c.wire.left != 0 || pg.Frontend().ReadBufferLen() != 0 {
+		_ = c.net.Close()
+		return nil, fmt.Errorf("%w: more than the start of a session", errProtocol)
+	}
+	return c, nil
+}
+
+func (p *pool) dial(ctx context.Context) (*pgconn.PgConn, *wire, error) {
 	cfg := p.config.Copy()
+	if !p.pooled.Load() { // which may refuse these
+		for _, s := range forms {
+			cfg.RuntimeParams[s.Name] = s.Value
+		}
+	}
 	wires := map[*pgproto3.Frontend]*wire{} // one for each host and kind of encryption that is tried
 	cfg.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
 		wire := newWire(r)
@@ -59,18 +85,9 @@ func (p *pool) connect(ctx context.Context) (*conn, error) {
 	}
 	pg, err := pgconn.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	c := &conn{pool: p, net: pg.Conn(), stop: pg.CancelRequest, wire: wires[pg.Frontend()], raw: rawOf(pg.Conn()), interrupts: make(chan struct{}, 1), answered: make(chan struct{}, 1)}
-	if !p.b.o.Pooler {
-		c.known = newStatements(p.b.o.Statements)
-	}
-	c.interrupt = c.onCancel
-	if c.wire.left != 0 || pg.Frontend().ReadBufferLen() != 0 {
-		_ = c.net.Close()
-		return nil, fmt.Errorf("%w: more than the start of a session", errProtocol)
-	}
-	return c, nil
+	return pg, wires[pg.Frontend()], nil
 }
 
 func rawOf(n net.Conn) syscall.RawConn {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -19,7 +20,8 @@ type pool struct {
 	url    string
 	name   string
 	config *pgconn.Config
-	gate   *gate.Gate // of Options.PerDatabase; nil if that is the budget itself
+	gate   *gate.Gate  // of Options.PerDatabase; nil if that is the budget itself
+	pooled atomic.Bool // Options.Pooler, or what has been noticed
 
 	// Guarded by Budget.mu.
 	handles    int
@@ -71,12 +73,8 @@ func (b *Budget) newPool(url string) (*pool, error) {
 			cfg.RuntimeParams[name] = value
 		}
 	}
-	if !b.o.Pooler { // which may refuse these
-		for _, s := range forms {
-			cfg.RuntimeParams[s.Name] = s.Value
-		}
-	}
 	p := &pool{b: b, url: url, config: cfg, name: cfg.User + "@" + net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port))) + "/" + cfg.Database}
+	p.pooled.Store(b.o.Pooler)
 	if b.o.PerDatabase < b.o.Budget {
 		p.gate, err = gate.New(gate.Options{Name: gateName, Limit: int64(b.o.PerDatabase), Queue: b.o.Queue, Wait: b.o.Wait})
 	}
@@ -166,6 +164,9 @@ func (p *pool) attempt(ctx context.Context, c *conn, r *Request) outcome {
 	if out.stale && !out.lost {
 		p.b.count.repeated.Add(1)
 		if err := c.usable(); err != nil {
+			return outcome{gone: err}
+		}
+		if err := c.lookForPooler(out.err); err != nil {
 			return outcome{gone: err}
 		}
 		out = c.exec(ctx, r)

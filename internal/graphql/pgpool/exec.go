@@ -40,6 +40,9 @@ type flight struct {
 // exec sends a request and reads its answer. If a caller's function panics, the connection is lost.
 func (c *conn) exec(ctx context.Context, r *Request) outcome {
 	f := flight{c: c, r: r}
+	if c.pool.pooled.Load() {
+		c.known = nil
+	}
 	if c.known == nil {
 		f.stage = beginning
 	}
@@ -251,7 +254,7 @@ func (f *flight) failed(size int) error {
 	case e.Code == "0A000" && e.Routine == "RevalidateCachedQuery": // the text of the message depends on the server's language
 		f.out.stale = true
 		f.c.forgetSteps()
-	case e.Code == "26000":
+	case e.Code == noStatement, e.Code == twoStatements:
 		f.out.stale = true
 		f.c.known.doomAll() // some may be there; to close one that is not is no error
 	}

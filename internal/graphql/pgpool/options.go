@@ -33,7 +33,7 @@ type Options struct {
 
 	// Pooler is for databases behind a pooler that gives a connection to a client for one transaction only, such as pgbouncer's
 	// mode "transaction". No statement is kept by name then, nothing relies on a session, and the session that a request finds, which
-	// may be anybody's, is reset before it and behind it, which costs more. Set for what is no pooler, requests are slower.
+	// may be anybody's, is reset before it and behind it, which costs more. Set for what is no pooler, requests are slower; not set for a pooler, it is used so once it was noticed.
 	Pooler bool
 
 	// Statements is the number of statements that are kept prepared on one connection; 0 means 100. Too low: statements are parsed

@@ -3,6 +3,10 @@ package pgpool
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Behind a pooler a transaction gets whichever session is free. Others use the same sessions, for whatever they like, so ours is
@@ -18,6 +22,74 @@ const (
 	// checkDeferred has what was deferred run as the request's role, and fail where it does not keep the rest from running.
 	checkDeferred = "set constraints all immediate"
 )
+
+// What is said of prepared statements in another session than the one that they were prepared in.
+const (
+	noStatement   = "26000"
+	twoStatements = "42P05"
+)
+
+// refusesParameters tells that whatever answers knows few parameters of a session, as pgbouncer does.
+func refusesParameters(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "08P01" && strings.Contains(e.Message, "startup parameter")
+}
+
+// lookForPooler finds out whether a statement is gone because the session is another one. A function may deallocate it, too.
+func (c *conn) lookForPooler(why error) error {
+	var e *pgconn.PgError
+	if !errors.As(why, &e) || e.Code != noStatement && e.Code != twoStatements {
+		return nil
+	}
+	pid, err := c.serverProcess()
+	if err == nil && pid != c.pid {
+		c.pool.notice(why)
+	}
+	return err
+}
+
+// notice has all connections to a database be used as behind a pooler, from now on.
+func (p *pool) notice(why error) {
+	if !p.pooled.Swap(true) {
+		p.b.o.Logger.Warn(`there is a pooler between here and PostgreSQL: no statement is prepared for it any more. Set graphql.pooler = "transaction", so that its sessions are seen to from the first request on`,
+			"database", p.name, "error", why.Error())
+	}
+}
+
+// serverProcess asks which process has the session.
+func (c *conn) serverProcess() (pid uint32, err error) {
+	c.guard(drainTime)
+	defer c.guard(0)
+	c.out = appendQuery(c.out[:0], "select pg_catalog.pg_backend_pid()")
+	if _, err := c.net.Write(c.out); err != nil {
+		return 0, err
+	}
+	for {
+		kind, size, err := c.wire.next()
+		if err != nil {
+			return 0, err
+		}
+		switch kind {
+		case 'Z':
+			return pid, c.ready(size)
+		case 'E':
+			return 0, c.lastWords(size)
+		case 'D':
+			body, err := c.wire.body(size)
+			if err != nil {
+				return 0, err
+			}
+			if len(body) > 6 { // the number of values, and the length of the first
+				n, _ := strconv.ParseUint(string(body[6:]), 10, 32)
+				pid = uint32(n)
+			}
+		default:
+			if err := c.wire.skip(size); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
 
 // stage is the part of an answer that is being read.
 type stage int

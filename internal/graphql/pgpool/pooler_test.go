@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,12 +23,12 @@ import (
 
 // poolers are what gives a connection to a client for one transaction only: one of this test's own, which changes the connection
 // after each transaction, and pgbouncer where it is installed, which changes it as it needs. Each has so many connections.
-func poolers(t *testing.T, database string, size int) map[string]string {
+func poolers(t *testing.T, database string, size int, more ...string) map[string]string {
 	t.Helper()
 	urls := map[string]string{"switch": switchboard(t, database, size)}
 	for _, bin := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
 		if path, err := exec.LookPath(bin); err == nil {
-			urls["pgbouncer"] = pgbouncer(t, path, database, size)
+			urls["pgbouncer"] = pgbouncer(t, path, database, size, more...)
 			break
 		}
 	}
@@ -118,7 +119,7 @@ func upTo(r io.Reader, kinds ...byte) (all []byte, err error) {
 }
 
 // pgbouncer runs with so many connections to the server for all of its clients.
-func pgbouncer(t *testing.T, bin, database string, size int) string {
+func pgbouncer(t *testing.T, bin, database string, size int, more ...string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pooler")
 	if err != nil {
@@ -130,7 +131,7 @@ func pgbouncer(t *testing.T, bin, database string, size int) string {
 	port := freePort(t)
 	file := filepath.Join(dir, "pgbouncer.ini")
 	config := fmt.Sprintf("[databases]\n* = user=postgres host=127.0.0.1 port=%d\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\n"+
-		"auth_type = any\npool_mode = transaction\ndefault_pool_size = %d\nlogfile = %s/log\n", pgtest.Server(t).Port(), port, size, dir)
+		"auth_type = any\npool_mode = transaction\ndefault_pool_size = %d\nlogfile = %s/log\n%s\n", pgtest.Server(t).Port(), port, size, dir, strings.Join(more, "\n"))
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
