@@ -113,8 +113,10 @@ func (e *ending) Write(p []byte) (int, error) {
 	return e.w.Write(p)
 }
 
+// fail makes a root null, even if it was rendered: a transaction may fail at its end.
 func (r *run) fail(i int, err error) {
 	root := &r.plan.roots[i]
+	r.values[i] = nil
 	e := Error{Error: document.Error{Message: err.Error(), Locations: root.at, Path: []any{root.key}}}
 	if db := statementError(err); db != nil {
 		e.Message, e.Cause = db.Message, db
@@ -252,10 +254,14 @@ func (r *run) mutations() error {
 	for i := range r.plan.roots {
 		root := &r.plan.roots[i]
 		var err error
+		errs := len(r.errs)
 		if root.change == nil {
 			err = r.begin(i)
 		} else {
 			err = r.change(i, root.change)
+		}
+		if err != nil {
+			r.errs = r.errs[:errs] // those inside of what is not there after all
 		}
 		db := statementError(err)
 		switch {
