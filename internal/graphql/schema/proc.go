@@ -31,7 +31,7 @@ func (b *builder) readProcs() error {
 		if p.class == 0 && !p.query && !p.mutation {
 			continue
 		}
-		if why := b.unfit(f); why != "" {
+		if why := b.unfit(f, p); why != "" {
 			b.warn("%s is left out: %s", b.describeProc(id), why)
 			continue
 		}
@@ -94,7 +94,7 @@ func (s *Schema) describeProc(id catalog.ProcID) string {
 }
 
 // unfit says why a function cannot be shown.
-func (s *Schema) unfit(f *catalog.Proc) string {
+func (s *Schema) unfit(f *catalog.Proc, p proc) string {
 	if f.Overloaded {
 		return "another function of its schema has the same name, and one field cannot be both"
 	}
@@ -105,6 +105,9 @@ func (s *Schema) unfit(f *catalog.Proc) string {
 		}
 		if _, ok := s.refOf(a.Type, false, a.Mode == 'i' || a.Mode == 'b'); !ok {
 			return fmt.Sprintf("its argument %d has the type %s, which has no form in GraphQL", i+1, s.catalog.Types[a.Type].Name)
+		}
+		if rowItself := i == 0 && !p.query && !p.mutation; !rowItself && (a.Mode == 'i' || a.Mode == 'b') && !s.canBeGiven(f, i) {
+			return fmt.Sprintf("its argument %d is a row of %s, of which nobody may give a column", i+1, s.catalog.Types[s.leafOf(a.Type)].Name)
 		}
 	}
 	result := s.resultOf(f)
@@ -119,6 +122,29 @@ func (s *Schema) unfit(f *catalog.Proc) string {
 		return "it returns a set of arrays, and a list of lists has no form here"
 	}
 	return ""
+}
+
+// leafOf is what a domain is over, and an array is of.
+func (s *Schema) leafOf(t catalog.TypeID) catalog.TypeID {
+	t = s.baseOf(t)
+	if isArray(&s.catalog.Types[t]) {
+		t = s.baseOf(s.catalog.Types[t].Element)
+	}
+	return t
+}
+
+// canBeGiven is false for arguments that are rows without an input type, because none of their columns can be set.
+func (s *Schema) canBeGiven(f *catalog.Proc, i int) bool {
+	t := s.catalog.Args[int(f.Args.From)+i].Type
+	leaf := &s.catalog.Types[s.leafOf(t)]
+	if leaf.Kind != 'c' {
+		return true
+	}
+	kind := inputType
+	if tags, _ := parseComment(f.Comment); s.takesPatch(t, tags.get(fmt.Sprintf("arg%dvariant", i))) {
+		kind = patchType
+	}
+	return s.rowInput(leaf.Class, "", kind) != nil
 }
 
 // firstRow is the class of the first argument, if that is a row or composite.
