@@ -15,7 +15,7 @@ import (
 
 // A document is charged for by max_tokens: whatever it spends them on, it allocates less than that in all.
 func TestNoDocumentTakesMoreThanItsTokensArePlannedFor(t *testing.T) {
-	tenant := asOwner(pgtest.Load(t, "testdata/forum.sql"), t)
+	tenant := samples["forum"].asOwner(pgtest.Load(t, "testdata/forum/schema.sql"), t)
 	s, _ := serve(t, Options{Tenants: []Tenant{tenant}})
 	db, err := s.pool.Database(s.byName[""].url)
 	if err != nil {

@@ -53,7 +53,7 @@ func read(t testing.TB, q Querier, o Options) *Catalog {
 }
 
 func TestTheForumSchemaIsReadWithWhatItRefersTo(t *testing.T) {
-	c := read(t, connect(t, "forum_owner", pgtest.Load(t, "../testdata/forum.sql")), forum)
+	c := read(t, connect(t, "forum_owner", pgtest.Load(t, "../testdata/forum/schema.sql")), forum)
 	names := map[string]int{}
 	for _, k := range c.Classes[1:] {
 		names[k.Name] = int(k.Columns.N)
@@ -73,7 +73,7 @@ func TestTheForumSchemaIsReadWithWhatItRefersTo(t *testing.T) {
 }
 
 func TestGrantsOfRolesThatTheLoginMayAssumeCount(t *testing.T) {
-	c := read(t, connect(t, "forum_authenticator", pgtest.Load(t, "../testdata/forum.sql")), forum)
+	c := read(t, connect(t, "forum_authenticator", pgtest.Load(t, "../testdata/forum/schema.sql")), forum)
 	for _, k := range c.Classes[1:] {
 		want := map[string]Privileges{"person": Select, "comment": Select | Insert | Delete, "private_note": Select | Insert | Update | Delete}[k.Name]
 		if want != 0 && k.Privileges != want {
@@ -83,7 +83,7 @@ func TestGrantsOfRolesThatTheLoginMayAssumeCount(t *testing.T) {
 }
 
 func TestALoginThatRowLevelSecurityDoesNotBindIsToldOf(t *testing.T) {
-	database := pgtest.Load(t, "../testdata/forum.sql")
+	database := pgtest.Load(t, "../testdata/forum/schema.sql")
 	for user, want := range map[string]Login{
 		"postgres":            {Role: "postgres", Superuser: true, BypassRLS: true, Owns: []string{"app_public.comment"}},
 		"forum_owner":         {Role: "forum_owner", Owns: []string{"app_public.comment"}},

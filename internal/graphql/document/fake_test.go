@@ -80,7 +80,7 @@ func (s *fake) add(t *schema.Type) {
 	s.types[t.Name] = t
 }
 
-const forumFile = "../testdata/amber.graphql"
+const forumFile = "../testdata/forum/owner.graphql"
 
 // forumText reads the sample schema once.
 var forumText = sync.OnceValue(func() string {

@@ -51,7 +51,7 @@ func TestWhatClashesIsRenamedWithAWarningAndNothingVanishes(t *testing.T) {
 }
 
 func TestFieldsComeOneByOneAsTheyComeTogether(t *testing.T) {
-	s := schemaOf(t, "forum_owner", pgtest.Load(t, "../testdata/forum.sql"), "app_public")
+	s := schemaOf(t, "forum_owner", pgtest.Load(t, "../testdata/forum/schema.sql"), "app_public")
 	for _, name := range []string{"Query", "Mutation", "Post", "Nothing"} {
 		var got, want []string
 		for f := range s.FieldsOf(name) {

@@ -95,7 +95,7 @@ func schemaOf(t testing.TB, s *session, schemas ...string) *schema.Schema {
 // forum is an engine over the sample schema and a session as its owner.
 func forum(t testing.TB, o Options) (*Engine, *session) {
 	t.Helper()
-	s := connect(t, "forum_owner", pgtest.Load(t, "../testdata/forum.sql"))
+	s := connect(t, "forum_owner", pgtest.Load(t, "../testdata/forum/schema.sql"))
 	return New(schemaOf(t, s, "app_public"), o), s
 }
 
