@@ -1,14 +1,7 @@
 package graphql
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"mime"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -37,9 +30,6 @@ type call struct {
 	bytes   int64
 	waited  time.Duration
 }
-
-// bodyPatience is how long a client may take to send its request: it holds a permit.
-const bodyPatience = 10 * time.Second
 
 // ServeHTTP answers one request and accounts for it.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -129,73 +119,6 @@ func (c *call) admit(g *gate.Gate, cost int64) error {
 	c.waited += p.Waited()
 	c.permits = append(c.permits, p)
 	return nil
-}
-
-// read takes in the body. What is longer than it may be is not read to its end.
-func (c *call) read() (sqlgen.Request, error) {
-	rc := http.NewResponseController(c.w)
-	_ = rc.SetReadDeadline(c.start.Add(bodyPatience))
-	_ = rc.SetWriteDeadline(time.Time{}) // some wait for a build; ours begins with the answer
-	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, c.opt.MaxBody))
-	_ = rc.SetReadDeadline(time.Time{})
-	var large *http.MaxBytesError
-	var slow net.Error
-	switch {
-	case errors.As(err, &large):
-		return sqlgen.Request{}, &problem{http.StatusRequestEntityTooLarge, "REQUEST_TOO_LARGE", fmt.Sprintf("The request is longer than %d bytes (graphql.max_body).", c.opt.MaxBody)}
-	case errors.As(err, &slow) && slow.Timeout():
-		return sqlgen.Request{}, &problem{http.StatusRequestTimeout, "REQUEST_TIMEOUT", fmt.Sprintf("The request did not arrive within %v.", bodyPatience)}
-	case err != nil:
-		return sqlgen.Request{}, fmt.Errorf("reading the request: %w", context.Canceled)
-	}
-	return parseBody(c.r.Header.Get("Content-Type"), body)
-}
-
-func parseBody(contentType string, body []byte) (r sqlgen.Request, err error) {
-	media, _, err := mime.ParseMediaType(contentType)
-	if err != nil && contentType != "" {
-		media = contentType
-	}
-	switch media {
-	case "application/graphql":
-		r.Query = string(body)
-		return r, nil
-	case "application/json":
-	default:
-		return r, &problem{http.StatusUnsupportedMediaType, "MEDIA_TYPE", fmt.Sprintf("Media type '%s' is not allowed; send application/json", cut(media))}
-	}
-	bad := func(text string) error { return &problem{http.StatusBadRequest, "BAD_REQUEST", text} }
-	var in struct {
-		Query         *string         `json:"query"`
-		OperationName *string         `json:"operationName"`
-		Variables     json.RawMessage `json:"variables"`
-	}
-	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] != '{' {
-		return r, bad("Invalid body; expected object")
-	}
-	if err := json.Unmarshal(body, &in); err != nil {
-		var kind *json.UnmarshalTypeError
-		if errors.As(err, &kind) {
-			return r, bad(kind.Field + " must be a string")
-		}
-		return r, bad("Parsing failed, please check that the data you're sending to the server is correct")
-	}
-	if in.Query == nil {
-		return r, bad("query must be a string")
-	}
-	r.Query = *in.Query
-	if in.OperationName != nil {
-		r.OperationName = *in.OperationName
-	}
-	if len(in.Variables) == 0 || string(in.Variables) == "null" {
-		return r, nil
-	}
-	d := json.NewDecoder(bytes.NewReader(in.Variables))
-	d.UseNumber()
-	if err := d.Decode(&r.Variables); err != nil {
-		return r, bad("variables must be an object")
-	}
-	return r, nil
 }
 
 func cut(s string) string {

@@ -197,7 +197,10 @@ func FuzzBody(f *testing.F) {
 	f.Add("application/graphql", []byte(`{a}`))
 	f.Add("text/plain; charset=x", []byte(`[]`))
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
-		_, err := parseBody(contentType, body)
+		e, err := open(contentType, body)
+		if err == nil {
+			_, err = e.request()
+		}
 		var p *problem
 		if err != nil && !errors.As(err, &p) {
 			t.Errorf("%v is no answer for a client", err)

@@ -46,6 +46,8 @@ func perCompile(tokens int) int64 { return max(int64(tokens)*perToken, mib) }
 // shares is how graphql.memory is divided, in bytes but for requests.
 type shares struct {
 	requests  int64 // at once, of usual size
+	bodies    int64 // large requests that are being read
+	variables int64 // what large requests have become
 	answers   int64 // large answers, all requests together
 	tokens    int64 // verified tokens
 	instances int64 // the residency cache, one build included
@@ -59,8 +61,10 @@ func (o *Options) divide() (s shares, err error) {
 	kernel := s.requests*o.Connection.Kernel + int64(o.Connections)*perConnectionKernel
 	live := (m-m/20-kernel)*11/20 - s.requests*(perRequest+o.Connection.Live) - s.tokens - int64(o.Connections)*perConnection - perCompile(o.Limits.Tokens)
 	set(&o.MaxResponse, clamp(m/16, mib, 64*mib))
-	s.answers = max(o.MaxResponse*answerFactor, live/4)
-	s.instances = live - s.answers
+	s.bodies = max(o.MaxBody*bodyFactor, live/32)
+	s.variables = max(2*o.MaxBody+mib, live/24)
+	s.answers = max(o.MaxResponse*answerFactor, live/8)
+	s.instances = live - s.answers - s.bodies - s.variables
 	if least := int64(leastInstances + buildPeak); s.instances < least {
 		return s, fmt.Errorf("graphql.memory (%s) leaves %s for instances, which need %s at least: raise graphql.memory by %s, or lower graphql.connections (%d), graphql.max_tokens (%d) or graphql.max_response (%s)",
 			bytesize.Format(m), bytesize.Format(max(s.instances, 0)), bytesize.Format(least), bytesize.Format((least-s.instances)*2), o.Connections, o.Limits.Tokens, bytesize.Format(o.MaxResponse))
@@ -68,7 +72,7 @@ func (o *Options) divide() (s shares, err error) {
 	return s, nil
 }
 
-type gates struct{ requests, answers, compile *gate.Gate }
+type gates struct{ requests, bodies, variables, answers, compile *gate.Gate }
 
 // queue bounds those who wait at the door; their bodies are not read yet.
 const queue = 1024
@@ -80,6 +84,8 @@ func (o *Options) makeGates(k *levee.Kernel, s shares) (g gates, err error) {
 		}
 	}
 	mk(&g.requests, gate.Options{Name: "graphql_requests", Limit: s.requests, PerKeyContended: max(1, s.requests/2), Queue: queue, QueuePerKey: queue / 2, Wait: o.Wait})
+	mk(&g.bodies, gate.Options{Name: "graphql_bodies", Limit: s.bodies, Queue: queue, QueuePerKey: queue / 2, Wait: o.Wait})
+	mk(&g.variables, gate.Options{Name: "graphql_variables", Limit: s.variables, Queue: queue, QueuePerKey: queue / 2, Wait: o.Wait})
 	mk(&g.answers, gate.Options{Name: "graphql_answers", Limit: s.answers, MaxCost: s.answers, Queue: queue, Wait: o.Wait})
 	mk(&g.compile, gate.Options{Name: "graphql_compile", Limit: 1, Queue: queue, QueuePerKey: queue / 2, Wait: o.Wait})
 	return g, err
@@ -93,6 +99,8 @@ func (s *Service) addLines() {
 	of := func(g *gate.Gate, per int64) func() int64 { return func() int64 { return g.Stats().InUse * per } }
 	pool := func(per int64) func() int64 { return func() int64 { return int64(s.pool.Stats().Open) * per } }
 	line("graphql_requests", levee.KindGo, sh.requests, "request", perRequest, "graphql.memory", "Requests in flight: bodies, variables, small answers.", of(s.gates.requests, perRequest))
+	line("graphql_bodies", levee.KindGo, sh.bodies, "byte", 1, "graphql.max_body", "Large requests that are being read.", of(s.gates.bodies, 1))
+	line("graphql_variables", levee.KindGo, sh.variables, "byte", 1, "graphql.memory", "Texts and variables of large requests, taken apart.", of(s.gates.variables, 1))
 	line("graphql_answers", levee.KindGo, sh.answers, "byte", 1, "graphql.max_response", "Large answers, as rows and as JSON.", of(s.gates.answers, 1))
 	line("graphql_compile", levee.KindGo, 1, "document", perCompile(o.Limits.Tokens), "graphql.max_tokens", "Documents being parsed, checked and compiled.", of(s.gates.compile, perCompile(o.Limits.Tokens)))
 	line("graphql_tokens", levee.KindGo, sh.tokens, "byte", 1, "graphql.memory", "Tokens that were verified.", nil)
