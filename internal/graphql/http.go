@@ -25,6 +25,7 @@ type call struct {
 	tenant  *resolved
 	who     auth.Identity
 	permits []*gate.Permit
+	charged int64 // for its answer
 	code    int
 	outcome string
 	bytes   int64
@@ -111,8 +112,10 @@ func (c *call) noTenant() error {
 // key is what fairness is between: tenants.
 func (c *call) key() string { return c.name }
 
-func (c *call) admit(g *gate.Gate, cost int64) error {
-	p, err := g.Admit(c.r.Context(), c.key(), cost)
+func (c *call) admit(g *gate.Gate, cost int64) error { return c.admitWith(g, cost, gate.Waiting{}) }
+
+func (c *call) admitWith(g *gate.Gate, cost int64, how gate.Waiting) error {
+	p, err := g.AdmitWith(c.r.Context(), c.key(), cost, how)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,9 @@ package graphql
 import (
 	"context"
 	"errors"
+	"time"
 
+	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/graphql/pgpool"
 	"github.com/leveehq/levee/internal/graphql/sqlgen"
 )
@@ -18,11 +20,12 @@ type transaction struct {
 // DoAll runs the statements in one transaction. What only reads may be run again if its connection was lost.
 func (t *transaction) DoAll(ctx context.Context, statements []sqlgen.Statement) error {
 	c := t.call
-	r := pgpool.Request{Timeout: c.opt.Timeout, Idempotent: true, Grow: c.grow, Settings: c.settings()}
+	r := pgpool.Request{Timeout: c.opt.Timeout, Idempotent: true, Settings: c.settings()}
 	for _, s := range statements {
 		r.Idempotent = r.Idempotent && s.Reads
 		r.Statements = append(r.Statements, pgpool.Statement{SQL: s.SQL, Params: s.Params, Each: s.Each})
 	}
+	r.Grow = func(n int64) error { return c.grow(n, r.Idempotent) }
 	err := t.in.db.Do(ctx, c.key(), r)
 	c.suspect(t.in, err)
 	var gone *pgpool.Unavailable
@@ -61,7 +64,25 @@ func (c *call) settings() []pgpool.Setting {
 	return out
 }
 
-// grow charges a large answer before it is read.
-func (c *call) grow(n int64) error {
-	return c.admit(c.gates.answers, min(n*answerFactor, c.shares.answers))
+// bytesPatience is how long what only reads waits for the bytes of its answer. It keeps a connection meanwhile, and who has the bytes
+// may be a client that takes a minute to read, so a few such requests would shut everybody out. What has written waits as long as
+// others do: it has had its effect, and its client is to know.
+const bytesPatience = 100 * time.Millisecond
+
+// grow charges a large answer before it is read. What is more than there can be beside what the request has is too large, rather
+// than waited for.
+func (c *call) grow(n int64, reads bool) error {
+	cost := min(n*answerFactor, c.shares.answers)
+	if left := c.shares.answers - c.charged; cost > left {
+		return &pgpool.TooLarge{Declared: n, Limit: left / answerFactor}
+	}
+	var how gate.Waiting
+	if reads {
+		how.Wait = min(bytesPatience, c.opt.Wait)
+	}
+	if err := c.admitWith(c.gates.answers, cost, how); err != nil {
+		return err
+	}
+	c.charged += cost
+	return nil
 }
