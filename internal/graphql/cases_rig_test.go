@@ -43,6 +43,7 @@ create function S.nap_and_write(seconds float8, row_id bigint) returns int volat
 	$$ begin insert into S.note values (row_id, 'u1', 'first', null); perform pg_sleep(seconds); insert into S.note values (row_id + 1, 'u1', 'second', null); return 1; end $$;
 create function S.set_it(name text, value text) returns text volatile language sql as $$ select set_config(name, value, false) $$;
 create function S.who() returns text stable language sql as $$ select session_user || ' ' || current_user || ' ' || coalesce(current_setting('jwt.claims.sub', true), '') || ' ' || coalesce(current_setting('jwt.claims.odd', true), '') $$;
+create function S.prepared() returns int stable language sql as $$ select count(*)::int from pg_prepared_statements $$;
 create function S.fails(kind text) returns int stable language plpgsql as $$ begin
 	case kind
 	when 'cast' then return 'the-secret-4711'::int;

@@ -7,13 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -26,11 +21,8 @@ import (
 func poolers(t *testing.T, database string, size int, more ...string) map[string]string {
 	t.Helper()
 	urls := map[string]string{"switch": switchboard(t, database, size)}
-	for _, bin := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
-		if path, err := exec.LookPath(bin); err == nil {
-			urls["pgbouncer"] = pgbouncer(t, path, database, size, more...)
-			break
-		}
+	if url := pgtest.PgBouncer(t, "postgres", database, size, more...); url != "" {
+		urls["pgbouncer"] = url
 	}
 	return urls
 }
@@ -116,38 +108,4 @@ func upTo(r io.Reader, kinds ...byte) (all []byte, err error) {
 			return all, nil
 		}
 	}
-}
-
-// pgbouncer runs with so many connections to the server for all of its clients.
-func pgbouncer(t *testing.T, bin, database string, size int, more ...string) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "pooler")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	port := freePort(t)
-	file := filepath.Join(dir, "pgbouncer.ini")
-	config := fmt.Sprintf("[databases]\n* = user=postgres host=127.0.0.1 port=%d\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\n"+
-		"auth_type = any\npool_mode = transaction\ndefault_pool_size = %d\nlogfile = %s/log\n%s\n", pgtest.Server(t).Port(), port, size, dir, strings.Join(more, "\n"))
-	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(bin, file)
-	if os.Geteuid() == 0 {
-		cmd.Args = []string{bin, "-u", "nobody", file}
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		_ = os.RemoveAll(dir)
-	})
-	url := fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", port, database)
-	until(t, 10*time.Second, "pgbouncer answers", func() bool { return answers(url) })
-	return url
 }

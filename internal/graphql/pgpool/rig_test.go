@@ -3,7 +3,6 @@ package pgpool_test
 import (
 	"context"
 	"errors"
-	"net"
 	"strconv"
 	"sync"
 	"testing"
@@ -145,23 +144,4 @@ func until(t testing.TB, limit time.Duration, what string, ok func() bool) {
 			t.Fatalf("after %v not yet: %s", limit, what)
 		}
 	}
-}
-
-func answers(url string) bool {
-	c, err := pgconn.Connect(context.Background(), url)
-	if err != nil {
-		return false
-	}
-	c.Close(context.Background())
-	return true
-}
-
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
