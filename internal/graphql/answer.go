@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -45,8 +46,10 @@ func (c *call) answer(r *sqlgen.Response) error {
 	if r.Invalid && c.mediaType() == typeGraphQL {
 		status = http.StatusBadRequest
 	}
-	body := make([]byte, 0, len(r.Data)+512*len(r.Errors)+32)
-	body = append(body, '{')
+	room := bodies.Get().(*[]byte)
+	defer leaveBody(room)
+	body := append(slices.Grow((*room)[:0], len(r.Data)+512*len(r.Errors)+32), '{')
+	*room = body
 	if len(r.Errors) > 0 {
 		body = append(c.appendErrors(append(body, `"errors":`...), r.Errors), ',')
 	}
@@ -69,6 +72,18 @@ func (c *call) answer(r *sqlgen.Response) error {
 		c.outcome = "field_errors"
 	}
 	return c.write(status, body)
+}
+
+// bodies are of answers that were sent, for those to come.
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+// mostBody is the largest that is kept.
+const mostBody = 32 << 10
+
+func leaveBody(room *[]byte) {
+	if cap(*room) <= mostBody {
+		bodies.Put(room)
+	}
 }
 
 // appendErrors writes the errors, those of the database masked.

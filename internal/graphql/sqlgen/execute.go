@@ -32,10 +32,11 @@ type run struct {
 	bound   []binding
 	errs    []Error
 	pending []int // roots that have a place in the statement
+	room    *room // values are in it
 }
 
 func (e *Engine) run(ctx context.Context, db DB, p *plan, vars map[string]any) (*Response, error) {
-	r := &run{Engine: e, ctx: ctx, db: db, plan: p, vars: vars, values: make([][]byte, len(p.roots)), bound: make([]binding, len(p.roots))}
+	r := &run{Engine: e, ctx: ctx, db: db, plan: p, vars: vars, values: make([][]byte, len(p.roots)), bound: make([]binding, len(p.roots)), room: rooms.Get().(*room)}
 	var err error
 	if p.mutation {
 		err = r.mutations()
@@ -43,9 +44,13 @@ func (e *Engine) run(ctx context.Context, db DB, p *plan, vars map[string]any) (
 		err = r.queries()
 	}
 	if err != nil {
-		return nil, err
+		return nil, err // the room is left to the collector: nobody can tell who still writes in it
 	}
-	return r.response(), nil
+	response := r.response()
+	if response.Stream == nil {
+		r.room.leave()
+	}
+	return response, nil
 }
 
 // response puts the fields together. A null where none may be makes all data null. Introspection grows with the schema: it is
@@ -179,16 +184,15 @@ func (r *run) begin(i int) (err error) {
 // render makes the JSON of a root from its column.
 func (r *run) render(i int, column, captured []byte) {
 	root := &r.plan.roots[i]
-	w := renderer{path: []step{{name: root.key}}, at: root.at, conns: r.bound[i].conns, captured: captured}
-	if r.values[i] != nil {
-		w.dst = r.values[i][:0]
-	}
+	w := renderer{room: r.room, at: root.at, conns: r.bound[i].conns, captured: captured}
+	start := len(w.dst)
+	w.path = append(w.path[:0], step{name: root.key})
 	null := w.value(root.out, column, nil)
 	if null && root.nonNull && len(w.errs) == 0 {
 		w.fail(errors.New("Cannot return null for a non-nullable field."))
 	}
 	r.errs = append(r.errs, w.errs...)
-	r.values[i] = w.dst
+	r.values[i] = w.dst[start:len(w.dst):len(w.dst)]
 	if null {
 		r.values[i] = nil
 	}

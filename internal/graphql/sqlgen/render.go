@@ -15,15 +15,11 @@ import (
 // renderer writes one root field's JSON from the bytes of its column. A value that is null where the schema allows none makes the
 // object around it null, and says so in errs, as the specification has it.
 type renderer struct {
-	dst      []byte
+	*room
 	errs     []Error
-	path     []step
 	at       []document.Location
 	conns    []bound
 	captured []byte
-	stack    [][]byte // columns of the records being read
-	cells    [][]byte // of the lists being read
-	scratch  []byte
 }
 
 func (r *renderer) fail(err error) {
