@@ -31,10 +31,11 @@ func (c *conn) encode(r *Request) error {
 	n := c.countSettings(r)
 	first := settingsSQL(n)
 	named := c.known != nil && 1+len(r.Statements) <= c.known.limit
-	c.steps = append(c.steps[:0], c.step(first, named, nil))
+	c.steps = append(c.steps[:0], c.step("", first, named, nil))
+	role := r.role()
 	for i := range r.Statements {
 		s := &r.Statements[i]
-		c.steps = append(c.steps, c.step(s.SQL, named && !s.Unnamed, s.Each))
+		c.steps = append(c.steps, c.step(role, s.SQL, named && !s.Unnamed, s.Each))
 	}
 	b := c.evict(c.appendBegin(c.out[:0]))
 	b = c.appendSettings(b, first, n, r)
@@ -56,11 +57,11 @@ func (c *conn) encode(r *Request) error {
 	return nil
 }
 
-func (c *conn) step(sql string, named bool, each func([][]byte) error) step {
+func (c *conn) step(role, sql string, named bool, each func([][]byte) error) step {
 	if !named {
 		return step{each: each}
 	}
-	return step{prepared: c.known.get(sql), each: each}
+	return step{prepared: c.known.get(role, sql), each: each}
 }
 
 // evict closes statements that are too many. That comes first: what fails later makes PostgreSQL skip the rest.
@@ -159,6 +160,16 @@ func (c *conn) countSettings(r *Request) int {
 		n++
 	}
 	return n
+}
+
+// role is "" for that of the session.
+func (r *Request) role() string {
+	for i := range r.Settings {
+		if strings.EqualFold(r.Settings[i].Name, "role") {
+			return r.Settings[i].Value
+		}
+	}
+	return ""
 }
 
 func (r *Request) check() error {

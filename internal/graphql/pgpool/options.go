@@ -36,7 +36,8 @@ type Options struct {
 	// may be anybody's, is reset before it and behind it, which costs more. Set for what is no pooler, requests are slower; not set for a pooler, it is used so once it was noticed.
 	Pooler bool
 
-	// Statements is the number of statements that are kept prepared on one connection; 0 means 100. Too low: statements are parsed
+	// Statements is the number of statements that are kept prepared on one connection, where one counts for each role that it is
+	// asked in; 0 means 100. Too low: statements are parsed
 	// and planned again. Too high: each costs PostgreSQL memory, on each connection.
 	Statements int
 

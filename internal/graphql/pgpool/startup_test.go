@@ -33,7 +33,7 @@ func TestValuesHaveTheFormThatTheyAreReadInWhateverTheDatabasesDefaultIs(t *test
 }
 
 func TestTwoConnectionsNeverNameAStatementAlike(t *testing.T) {
-	a, b := newStatements(10).get("select 1").name, newStatements(10).get("select 1").name
+	a, b := newStatements(10).get("", "select 1").name, newStatements(10).get("", "select 1").name
 	if a == b {
 		t.Errorf("both are %s", a)
 	}

@@ -11,6 +11,9 @@ import (
 //
 // A text is known by 128 bits of keyed hash and its length. Keeping the texts themselves would cost, on each connection, more than
 // everything else about it, and the seeds are this process's own, so nobody can look for two texts that collide.
+//
+// Each role has statements of its own. PostgreSQL asks whether a function may be called when it plans, if it is then put into the
+// plan itself or replaced by its result, and keeps the plan when the role changes: a role would get what only another may call.
 type statements struct {
 	limit  int
 	prefix string // of this connection: behind a pooler that nobody told us of, two of ours may meet on one server session
@@ -35,17 +38,26 @@ type digest struct {
 
 var seedA, seedB = maphash.MakeSeed(), maphash.MakeSeed()
 
-func digestOf(sql string) digest {
-	return digest{maphash.String(seedA, sql), maphash.String(seedB, sql), len(sql)}
+func digestOf(role, sql string) digest {
+	return digest{hash(seedA, role, sql), hash(seedB, role, sql), len(sql)}
+}
+
+func hash(seed maphash.Seed, role, sql string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	h.WriteString(role)
+	h.WriteByte(0) // neither has one
+	h.WriteString(sql)
+	return h.Sum64()
 }
 
 func newStatements(limit int) *statements {
 	return &statements{limit: limit, prefix: "l" + strconv.FormatUint(rand.Uint64(), 36) + "_", known: map[digest]*list.Element{}, order: list.New()}
 }
 
-// get returns the statement for a text; it may not be ready.
-func (s *statements) get(sql string) *prepared {
-	d := digestOf(sql)
+// get returns the statement for a role and a text; it may not be ready.
+func (s *statements) get(role, sql string) *prepared {
+	d := digestOf(role, sql)
 	if e := s.known[d]; e != nil {
 		s.order.MoveToFront(e)
 		return e.Value.(*prepared)
