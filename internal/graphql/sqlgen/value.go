@@ -29,11 +29,7 @@ func (c *compiler) valueOf(w *builder, expr string, pg catalog.TypeID, ref schem
 		w.put(expr)
 		return &out{kind: outList, item: c.shape(c.cat.Types[c.base(t.Element)].OID, c.types(ref.Name), sets)}
 	case t.Category == 'A' && t.Element != 0:
-		i := c.nextAlias()
-		w.put("case when ", expr, " is null then null else array(select ")
-		item := c.valueOf(w, "("+expr+")["+i+"]", t.Element, schema.Ref{Name: ref.Name, NonNull: ref.ItemNonNull}, sets)
-		w.put(" from pg_catalog.generate_subscripts(", expr, ", 1) as ", i, " order by ", i, ") end")
-		return &out{kind: outList, item: item}
+		return c.arrayValue(w, expr, t.Element, ref, sets)
 	case t.Kind == 'r':
 		return c.rangeValue(w, expr, t, ref, sets)
 	case t.OID == oidInterval:
@@ -48,6 +44,17 @@ func (c *compiler) valueOf(w *builder, expr string, pg catalog.TypeID, ref schem
 		w.put(" end")
 		return o
 	}
+}
+
+// arrayValue writes an array of what is no leaf. It is taken apart once: a subscript goes through all items before its own. Of an array
+// of several dimensions, which the schema has no type for, there are as many nulls as it is long.
+func (c *compiler) arrayValue(w *builder, expr string, element catalog.TypeID, ref schema.Ref, sets []ast.SelectionSet) *out {
+	alias := c.nextAlias()
+	w.put("case when ", expr, " is null then null else array(select ")
+	item := c.valueOf(w, alias+".v", element, schema.Ref{Name: ref.Name, NonNull: ref.ItemNonNull}, sets)
+	w.put(" from (select pg_catalog.unnest(case when pg_catalog.array_ndims(", expr, ") > 1 then pg_catalog.array_fill(null::", c.typeName(element),
+		", array[pg_catalog.array_length(", expr, ", 1)]) else ", expr, " end) as v) as ", alias, ") end")
+	return &out{kind: outList, item: item}
 }
 
 func (c *compiler) base(t catalog.TypeID) catalog.TypeID {
@@ -122,7 +129,6 @@ func (c *compiler) parts(t *schema.Type, sets []ast.SelectionSet) *out {
 // call writes a function's result. With a row, that is its first argument.
 func (c *compiler) call(w *builder, s *selected, r *rowRef) *out {
 	b := s.def.Bind
-	c.dirty = true
 	call := &builder{}
 	c.callExpr(call, b.Proc, r, s.def.Args, func(in *schema.InputValue) source { return sourceOf(c.op, c.types, in.Type, s.arg(in.Name)) })
 	return c.result(w, call.text(), s, b)
