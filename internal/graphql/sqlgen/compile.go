@@ -23,7 +23,6 @@ type compiler struct {
 	alias  int
 	root   *root    // the one being compiled: connections are numbered within it
 	ids    []source // of node fields: the plan is for ids of these types
-	dirty  bool
 
 	results map[string]*out // of the mutation being compiled, if its first statement gives them: see captured
 }
@@ -50,7 +49,6 @@ func (c *compiler) compile() *plan {
 	for _, s := range c.collect(&schema.Type{Name: name}, c.op.Definition.SelectionSet) {
 		r := root{key: s.key, at: s.at()}
 		c.root = &r
-		c.dirty = p.mutation
 		switch {
 		case s.first.Name == "__typename":
 			r.out = &out{kind: outConst, text: string(pgvalue.AppendString(nil, name))}
@@ -65,7 +63,6 @@ func (c *compiler) compile() *plan {
 			r.out = c.queryField(w, s)
 			r.sql = w.text()
 		}
-		r.dirty = c.dirty
 		p.roots = append(p.roots, r)
 	}
 	p.noteBounds(c.vars)

@@ -145,7 +145,6 @@ func (c *compiler) edge(k *connection, s *selected, node nodeFunc, cursors *bool
 
 func (c *compiler) pageInfo(k *connection, s *selected, cursors *bool) *out {
 	o := &out{kind: outPageInfo}
-	k.out.extra.rows = true
 	for _, s := range c.collect(c.types("PageInfo"), s.sub()...) {
 		f := outField{key: jsonKey(s.key), name: s.key, column: -1}
 		switch {
@@ -153,6 +152,7 @@ func (c *compiler) pageInfo(k *connection, s *selected, cursors *bool) *out {
 			f.out = &out{kind: outConst, text: `"PageInfo"`}
 		case s.def.Bind.Op == schema.OpStartCursor, s.def.Bind.Op == schema.OpEndCursor:
 			*cursors = true
+			k.out.extra.rows = true
 			f.out = &out{kind: outPageInfo, part: int(s.def.Bind.Op)}
 		default:
 			k.args.wantNext = k.args.wantNext || s.def.Bind.Op == schema.OpHasNextPage
@@ -161,6 +161,8 @@ func (c *compiler) pageInfo(k *connection, s *selected, cursors *bool) *out {
 		}
 		o.fields = append(o.fields, f)
 	}
+	// Whether there are more is seen by a row too many, and only of rows that were counted off.
+	k.out.extra.rows = k.out.extra.rows || k.args.wantNext && k.args.first.has(c.vars) || k.args.wantPrevious && k.args.last.has(c.vars)
 	return o
 }
 

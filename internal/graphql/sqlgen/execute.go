@@ -203,7 +203,6 @@ func (r *run) statement(roots []int) error {
 	var sql strings.Builder
 	var params [][]byte
 	var ran []int
-	dirty := false
 	for _, i := range roots {
 		values, err := r.encode(i, r.plan.roots[i].sql)
 		if err != nil {
@@ -218,13 +217,12 @@ func (r *run) statement(roots []int) error {
 		r.plan.roots[i].sql.appendTo(&sql, len(params))
 		params = append(params, values...)
 		ran = append(ran, i)
-		dirty = dirty || r.plan.roots[i].dirty
 	}
 	if len(ran) == 0 {
 		return nil
 	}
 	errs := len(r.errs)
-	return r.db.DoAll(r.ctx, []Statement{{SQL: sql.String(), Params: params, Dirty: dirty, Reads: true, Each: func(row [][]byte) error {
+	return r.db.DoAll(r.ctx, []Statement{{SQL: sql.String(), Params: params, Reads: true, Each: func(row [][]byte) error {
 		if len(row) != len(ran) {
 			return errWire
 		}
@@ -327,13 +325,13 @@ func (r *run) change(i int, c *change) error {
 	root.sql.appendTo(&b, 0)
 	rows, captured := 0, []byte(nil)
 	return r.db.DoAll(r.ctx, []Statement{
-		{SQL: a.String(), Params: first, Dirty: true, Each: func(row [][]byte) error {
+		{SQL: a.String(), Params: first, Each: func(row [][]byte) error {
 			if rows++; c.captures && rows == 1 && row[0] != nil {
 				captured = append([]byte{}, row[0]...)
 			}
 			return nil
 		}},
-		{SQL: b.String(), Params: second, Dirty: true, Each: func(row [][]byte) error {
+		{SQL: b.String(), Params: second, Each: func(row [][]byte) error {
 			if rows == 0 && c.deletes {
 				r.fail(i, errNoDelete)
 				return nil

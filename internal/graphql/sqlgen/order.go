@@ -21,9 +21,12 @@ type ordering struct {
 
 // orderBy resolves an ordering. One that leaves rows in ties is made total by the primary key, in the direction of the first.
 func (c *compiler) orderBy(class catalog.ClassID, v *ast.Value, def *schema.Field) []ordering {
-	in := def.Args[slices.IndexFunc(def.Args, func(a schema.InputValue) bool { return a.Bind.Op == schema.InOrderBy })]
-	names := c.orderNames(in, v)
-	t := c.types(in.Type.Name)
+	var names []string
+	var t *schema.Type
+	// A table whose behaviour is -order has no such argument.
+	if i := slices.IndexFunc(def.Args, func(a schema.InputValue) bool { return a.Bind.Op == schema.InOrderBy }); i >= 0 {
+		names, t = c.orderNames(def.Args[i], v), c.types(def.Args[i].Type.Name)
+	}
 	key, keyed := c.schema.NodeKey(class)
 	var out []ordering
 	desc := false

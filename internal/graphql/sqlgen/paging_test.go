@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leveehq/levee/internal/graphql/document"
+	"github.com/leveehq/levee/internal/pglocal/pgtest"
 )
 
 // walk reads a list page by page, forwards or backwards, and returns the ids in the list's order.
@@ -115,4 +116,22 @@ func TestPagesOfAFunctionJoinToAllOfIt(t *testing.T) {
 	if want := jsonOf(at(whole.Data, "searchPosts", "nodes")); jsonOf(rows) != want || len(rows) != 16 {
 		t.Errorf("got %s, want %s", jsonOf(rows), want)
 	}
+}
+
+func TestAPageThatNobodyAsksForIsNotRead(t *testing.T) {
+	e, db, _ := fewRows(t, Options{Limits: document.Limits{Page: pages}})
+	expect(t, e, db, `{ allComments { pageInfo { hasNextPage hasPreviousPage } totalCount } a: allComments(offset: 3) { pageInfo { hasPreviousPage } } b: allComments(first: 5) { pageInfo { hasPreviousPage hasNextPage } } }`,
+		`{"allComments":{"pageInfo":{"hasNextPage":false,"hasPreviousPage":false},"totalCount":30},"a":{"pageInfo":{"hasPreviousPage":true}},"b":{"pageInfo":{"hasPreviousPage":false,"hasNextPage":true}}}`)
+	if sql := db.asks[0].SQL; strings.Count(sql, `array_agg`) != 1 {
+		t.Errorf("rows are read that nothing follows from: %s", sql)
+	}
+}
+
+func TestAListThatCannotBeOrderedIsInTheOrderOfItsKey(t *testing.T) {
+	database := pgtest.Database(t)
+	pgtest.Exec(t, database, `create schema plain; create table plain.thing (id int primary key, b text); comment on table plain.thing is '@behavior -order';
+		create table plain.part (id int primary key, thing_id int references plain.thing); create index on plain.part (thing_id); insert into plain.thing values (3), (1), (2)`)
+	s := connect(t, "postgres", database)
+	expect(t, New(schemaOf(t, s, "plain"), Options{}), s, `{ allThings(first: 2) { edges { cursor node { rowId } } } }`,
+		`{"allThings":{"edges":[{"cursor":"WyIwNmZkMWNmOTIxIiwxXQ==","node":{"rowId":1}},{"cursor":"WyIwNmZkMWNmOTIxIiwyXQ==","node":{"rowId":2}}]}}`)
 }

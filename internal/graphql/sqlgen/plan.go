@@ -27,7 +27,6 @@ type root struct {
 	nodeType []string // and the type that each must be of
 	intro    *introspection
 	change   *change
-	dirty    bool // it calls functions of the schema's
 }
 
 // out is the program for one value: how its bytes become JSON.

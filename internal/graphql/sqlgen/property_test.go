@@ -235,7 +235,7 @@ func (n *naive) many(m *many, all []row, path []any, want *expectation) (any, bo
 }
 
 func (m *many) needsRows() bool {
-	return !slices.Equal(m.parts, []string{"totalCount"})
+	return slices.Contains(m.parts, "nodes") || slices.Contains(m.parts, "edges")
 }
 
 func (n *naive) each(c *class, q question, rows []row, path, below []any, want *expectation) any {

@@ -5,9 +5,6 @@ type Statement struct {
 	SQL    string
 	Params [][]byte // in text format; nil is NULL
 
-	// Dirty says that it calls functions of the schema's, or changes something: it could leave something behind in the session.
-	Dirty bool
-
 	// Reads says that it changes nothing, so it may be run again if the connection was lost.
 	Reads bool
 
