@@ -8,5 +8,5 @@ import (
 )
 
 func TestThirtyTenantsShareFifteenConnectionsForAMinuteAndThroughTenDeathsOfPostgres(t *testing.T) {
-	tenants.Run(t, time.Minute, 500, 10)
+	tenants.Run(t, time.Minute, 250, 10)
 }
