@@ -37,6 +37,10 @@ create function odd.stable_gaps() returns setof odd.t1 language sql stable as $$
 create sequence odd.calls;
 create function odd.once() returns int language sql volatile as $$ select nextval('odd.calls')::int $$;
 create function odd.pairs(out a int, out b text) returns setof record language sql volatile as $$ select i, 'b' || i from generate_series(1, 3) i $$;
+create function odd.refer(out one odd.t1, out n int, out nobody odd.t1) language plpgsql volatile as $$ begin insert into odd.t2 values (90 + (select count(*) from odd.t2), 'b', 'new'); select * into one from odd.t1 where t1.t1 = 'b'; end $$;
+create function odd.refers() returns table (one odd.t1, n int) language plpgsql volatile as $$ begin insert into odd.t2 values (90 + (select count(*) from odd.t2), 'c', 'new'); return query select x, null::int from odd.t1 x order by x.t1; end $$;
+create function odd.sundry(out a char(4), out b inet, out c boolean, out d text[], out e numeric, out f text, out g odd.t1[], out h "Ext ""ra".citext, out i timestamptz, out j float8) language sql volatile as
+	$$ select 'ab'::char(4), inet '10.0.0.1', true, array['x,y', null, '"{'], 1.50, E'{a,"b"}\n', array[(select t from odd.t1 t where t1 = 'a'), null], 'Ci'::"Ext ""ra".citext, '2024-02-03 04:05:06Z'::timestamptz, 0.1::float8 $$;
 create function odd.words() returns setof text language sql volatile as $$ values ('one'), (null), ('three, "4"') $$;
 create table odd.keyless (a int, b text);
 insert into odd.keyless values (1, 'x'), (2, 'y'), (3, null);
@@ -140,6 +144,24 @@ func TestSetsOfRecordsAndValuesArePayloads(t *testing.T) {
 	expect(t, e, db, `mutation { pairs(input: {}) { result { b a } x: result { a } } words(input: {}) { result query { allKeylesses(first: 2) { nodes { a } pageInfo { endCursor hasNextPage } } } } }`,
 		`{"pairs":{"result":[{"b":"b1","a":1},{"b":"b2","a":2},{"b":"b3","a":3}],"x":[{"a":1},{"a":2},{"a":3}]},`+
 			`"words":{"result":["one",null,"three, \"4\""],"query":{"allKeylesses":{"nodes":[{"a":1},{"a":2}],"pageInfo":{"endCursor":"WyJuYXR1cmFsIiwyXQ==","hasNextPage":true}}}}}`)
+}
+
+func TestRelationsOfARecordThatAChangeGivesAreThoseAfterIt(t *testing.T) {
+	e, db := oddSchema(t, "")
+	expect(t, e, db, `mutation { refer(input: {}) { result { n one { t1 t2SByT1 { totalCount nodes { note } } } nobody { t1 } } } }`,
+		`{"refer":{"result":{"n":null,"one":{"t1":"b","t2SByT1":{"totalCount":1,"nodes":[{"note":"new"}]}},"nobody":null}}}`)
+	expect(t, e, db, `mutation { refers(input: {}) { result { one { t1 label t2SByT1 { totalCount } } } again: result { n } } }`,
+		`{"refers":{"result":[{"one":{"t1":"a","label":"a:7","t2SByT1":{"totalCount":2}}},{"one":{"t1":"b","label":"b:7","t2SByT1":{"totalCount":1}}},{"one":{"t1":"c","label":"c:7","t2SByT1":{"totalCount":1}}}],`+
+			`"again":[{"n":null},{"n":null},{"n":null}]}}`)
+}
+
+func TestARecordArrivesAsItWasGiven(t *testing.T) {
+	e, db := oddSchema(t, "")
+	if _, err := db.c.Exec(t.Context(), "set timezone = 'UTC'").ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, e, db, `mutation { sundry(input: {}) { result { a b c d e f g { t1 } h i j } } }`,
+		`{"sundry":{"result":{"a":"ab  ","b":"10.0.0.1","c":true,"d":["x,y",null,"\"{"],"e":"1.50","f":"{a,\"b\"}\n","g":[{"t1":"a"},null],"h":"Ci","i":"2024-02-03T04:05:06.000000+00:00","j":0.1}}}`)
 }
 
 func TestTablesWithoutKeyArePagedByPosition(t *testing.T) {

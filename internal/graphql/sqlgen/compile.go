@@ -23,8 +23,6 @@ type compiler struct {
 	alias  int
 	root   *root    // the one being compiled: connections are numbered within it
 	ids    []source // of node fields: the plan is for ids of these types
-
-	results map[string]*out // of the mutation being compiled, if its first statement gives them: see captured
 }
 
 func (c *compiler) types(name string) *schema.Type {

@@ -174,7 +174,7 @@ func (r *run) begin(i int) (err error) {
 		return nil
 	}
 	if len(root.sql.params) == 0 && len(root.sql.parts) > 0 && root.sql.parts[0] == "" || len(root.sql.parts) == 0 {
-		r.render(i, nil, nil)
+		r.render(i, nil)
 		return nil
 	}
 	r.pending = append(r.pending, i)
@@ -182,9 +182,9 @@ func (r *run) begin(i int) (err error) {
 }
 
 // render makes the JSON of a root from its column.
-func (r *run) render(i int, column, captured []byte) {
+func (r *run) render(i int, column []byte) {
 	root := &r.plan.roots[i]
-	w := renderer{room: r.room, at: root.at, conns: r.bound[i].conns, captured: captured}
+	w := renderer{room: r.room, at: root.at, conns: r.bound[i].conns}
 	start := len(w.dst)
 	w.path = append(w.path[:0], step{name: root.key})
 	null := w.value(root.out, column, nil)
@@ -228,7 +228,7 @@ func (r *run) statement(roots []int) error {
 		}
 		r.errs = r.errs[:errs] // it may be run again
 		for n, i := range ran {
-			r.render(i, row[n], nil)
+			r.render(i, row[n])
 		}
 		return nil
 	}}})
@@ -323,12 +323,10 @@ func (r *run) change(i int, c *change) error {
 	var a, b strings.Builder
 	c.first.appendTo(&a, 0)
 	root.sql.appendTo(&b, 0)
-	rows, captured := 0, []byte(nil)
+	rows := 0
 	return r.db.DoAll(r.ctx, []Statement{
-		{SQL: a.String(), Params: first, Each: func(row [][]byte) error {
-			if rows++; c.captures && rows == 1 && row[0] != nil {
-				captured = append([]byte{}, row[0]...)
-			}
+		{SQL: a.String(), Params: first, Each: func([][]byte) error {
+			rows++
 			return nil
 		}},
 		{SQL: b.String(), Params: second, Each: func(row [][]byte) error {
@@ -336,7 +334,7 @@ func (r *run) change(i int, c *change) error {
 				r.fail(i, errNoDelete)
 				return nil
 			}
-			r.render(i, row[0], captured)
+			r.render(i, row[0])
 			return nil
 		}},
 	})

@@ -12,11 +12,10 @@ import (
 // statement could not: what a WITH changes is not visible to the rest of the statement, so relations and counts in the payload would
 // be those from before. A setting needs no second round trip, as a parameter taken from the first answer would.
 type change struct {
-	first    text
-	empty    bool // a patch that changes nothing: an error, and nothing runs
-	deletes  bool // no row is an error
-	node     int  // the node id of the row, which makes the field null if it names nothing; -1
-	captures bool // the first statement's row is what the payload's result is made from
+	first   text
+	empty   bool // a patch that changes nothing: an error, and nothing runs
+	deletes bool // no row is an error
+	node    int  // the node id of the row, which makes the field null if it names nothing; -1
 }
 
 // rowSetting is the setting that the row travels in.
@@ -176,8 +175,7 @@ func inputOfColumn(t *schema.Type, id catalog.ColumnID) *schema.InputValue {
 	panic("sqlgen: the input has no field for its key")
 }
 
-// callMutation writes the call of a function, and keeps what it gives. Records have no type that text could be read as, so what is
-// selected of them is made at once.
+// callMutation writes the call of a function, and keeps what it gives.
 func (c *compiler) callMutation(w *builder, s *selected, input source, t *schema.Type) {
 	b := s.def.Bind
 	call := &builder{}
@@ -203,38 +201,47 @@ func (c *compiler) callMutation(w *builder, s *selected, input source, t *schema
 		w.put("select ", keepRow, "array(select ", value, " from ")
 		w.add(call.text())
 		w.put(" as t", as, ")::text, true)")
-	case schema.ResultRecord, schema.ResultRecords:
-		c.root.change.captures = true
-		c.captured(w, s, call.text(), b)
+	case schema.ResultRecord:
+		w.put("select ", keepRow)
+		c.keepOuts(w, b.Proc, "t")
+		w.put(", true) from ")
+		w.add(call.text())
+		w.put(" as t")
+	case schema.ResultRecords:
+		w.put("select ", keepRow, "array(select ")
+		c.keepOuts(w, b.Proc, "t")
+		w.put(" from ")
+		w.add(call.text())
+		w.put(" as t)::text, true)")
 	}
 }
 
-// captured writes a record, or an array of records, from the function itself. The payload may show it under several names, each
-// with a selection of its own.
-func (c *compiler) captured(w *builder, s *selected, call text, b schema.Bind) {
-	c.results = map[string]*out{}
-	alias := c.nextAlias()
-	cols := &columns{}
-	for _, f := range c.collect(c.types(s.def.Type.Name), s.sub()...) {
-		if f.def == nil || f.def.Bind.Op != schema.OpPayloadResult {
-			continue
+// keepOuts writes what of a record travels: an array of its columns' texts, as a record's own text could not be read back, having no
+// type that says how. concat gives the text that a type's input function reads, where a cast to text may give another.
+func (c *compiler) keepOuts(w *builder, proc catalog.ProcID, alias string) {
+	w.put("array[")
+	for i := range c.outs(proc) {
+		column := alias + "." + quote(c.outName(proc, i))
+		w.put(separator(i == 0, ""), "case when ", column, isPresent, " then pg_catalog.concat(", column, ") end")
+	}
+	w.put("]::text")
+}
+
+// readOuts reads them again, as columns of the same names.
+func (c *compiler) readOuts(w *builder, proc catalog.ProcID, array string) {
+	w.put("select ")
+	for i, t := range c.outs(proc) {
+		w.put(separator(i == 0, ""), array, "[", itoa(i+1), "]::", c.typeName(t), " as ", quote(c.outName(proc, i)))
+	}
+}
+
+// outs are the types of the columns of a function's record.
+func (c *compiler) outs(proc catalog.ProcID) (types []catalog.TypeID) {
+	f := &c.cat.Procs[proc]
+	for _, a := range c.cat.Args[f.Args.From : f.Args.From+uint32(f.Args.N)] {
+		if a.Mode != 'i' && a.Mode != 'v' {
+			types = append(types, a.Type)
 		}
-		o := c.fields(cols, tableRow(alias), c.types(f.def.Type.Name), f.sub())
-		if b.Result == schema.ResultRecords {
-			o = &out{kind: outList, item: o}
-		}
-		c.results[f.key] = o
 	}
-	if b.Result == schema.ResultRecords {
-		w.put("select array(select ")
-	} else {
-		w.put("select ")
-	}
-	cols.row(w)
-	w.put(" from ")
-	w.add(call)
-	w.put(" as ", alias)
-	if b.Result == schema.ResultRecords {
-		w.put(")")
-	}
+	return types
 }

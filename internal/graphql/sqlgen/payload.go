@@ -77,6 +77,8 @@ func (c *compiler) keptType(b schema.Bind) string {
 		return readRow + "::" + c.typeName(b.Pg) + "[]"
 	case b.Result == schema.ResultValue:
 		return "pg_catalog.substr(" + readRow + ", 2)::" + c.typeName(b.Pg)
+	case b.Result == schema.ResultRecord, b.Result == schema.ResultRecords:
+		return readRow + "::text[]"
 	default:
 		return "null"
 	}
@@ -145,8 +147,22 @@ func (c *compiler) payloadResult(w *builder, f *selected, row rowRef, present st
 		o := c.valueOf(w, value, b.Pg, ref, f.sub())
 		w.put(" from pg_catalog.unnest(", row.whole, ") as ", alias, as, ")")
 		return &out{kind: outList, item: o}
-	case schema.ResultRecord, schema.ResultRecords:
-		return &out{kind: outCaptured, item: c.results[f.key]}
+	case schema.ResultRecord:
+		alias := c.nextAlias()
+		w.put("(select ")
+		o := c.object(w, tableRow(alias), c.types(f.def.Type.Name), f.sub())
+		w.put(" from (")
+		c.readOuts(w, b.Proc, "("+row.whole+")")
+		w.put(" offset 0) as ", alias, ")")
+		return o
+	case schema.ResultRecords:
+		alias, item := c.nextAlias(), c.nextAlias()
+		w.put("array(select ")
+		o := c.object(w, tableRow(alias), c.types(f.def.Type.Name), f.sub())
+		w.put(" from (")
+		c.readOuts(w, b.Proc, item+".v")
+		w.put(" from (select r::text[] as v from pg_catalog.unnest(", row.whole, ") as r offset 0) as ", item, " offset 0) as ", alias, ")")
+		return &out{kind: outList, item: o}
 	default:
 		return c.value(w, row.whole, b.Pg, f)
 	}

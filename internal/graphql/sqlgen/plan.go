@@ -64,7 +64,6 @@ const (
 	outCount            // totalCount
 	outPageInfo         // pageInfo, and its fields
 	outCursor           // of a row
-	outCaptured         // what the first statement of a mutation gave
 )
 
 type outField struct {

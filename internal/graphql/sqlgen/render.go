@@ -16,10 +16,9 @@ import (
 // object around it null, and says so in errs, as the specification has it.
 type renderer struct {
 	*room
-	errs     []Error
-	at       []document.Location
-	conns    []bound
-	captured []byte
+	errs  []Error
+	at    []document.Location
+	conns []bound
 }
 
 func (r *renderer) fail(err error) {
@@ -72,8 +71,6 @@ func (r *renderer) value(o *out, v []byte, rec [][]byte) (null bool) {
 			return r.null()
 		}
 		return r.object(o, rec)
-	case outCaptured:
-		v, o = r.captured, o.item
 	}
 	if v == nil {
 		return r.null()
