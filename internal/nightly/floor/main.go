@@ -1,5 +1,6 @@
 // Command floor answers the three operations of levee storm graphql bench with SQL written by hand: what a GraphQL server
-// over PostgreSQL is measured against. It refuses to be anything else: it parses no GraphQL and knows three names.
+// over PostgreSQL is measured against. It trusts whoever asks, and its own SQL: no token is read, and unless -timeout and -reset say
+// so, nothing bounds a statement and nothing is taken back from a session. It refuses to be anything else: it parses no GraphQL and knows three names.
 package main
 
 import (
@@ -27,10 +28,12 @@ func main() {
 	role := flag.String("role", "app_user", "role that requests run as")
 	person := flag.String("person", "3", "claim person_id of every request")
 	connections := flag.Int("connections", 10, "connections to the database")
+	timeout := flag.Duration("timeout", 0, "statement_timeout of every request, as Levee has it; 0 sets none")
+	reset := flag.Bool("reset", false, "take back behind every request what it may have left in its session, as Levee does")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	f := &floor{free: make(chan *pgx.Conn, *connections), role: *role, person: *person}
+	f := &floor{free: make(chan *pgx.Conn, *connections), role: *role, person: *person, timeout: strconv.FormatInt(timeout.Milliseconds(), 10), reset: *reset}
 	if err := f.connect(ctx, *database, *connections); err != nil {
 		log.Fatal(err)
 	}
@@ -42,6 +45,8 @@ func main() {
 type floor struct {
 	free         chan *pgx.Conn
 	role, person string
+	timeout      string // "0": none
+	reset        bool
 }
 
 func (f *floor) connect(ctx context.Context, url string, n int) error {
@@ -116,9 +121,13 @@ func (f *floor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // query runs SQL as the role, with its claims, in one round trip: a batch without BEGIN is one transaction.
 func (f *floor) query(ctx context.Context, sql string, arg int, read func(pgx.Rows) error) error {
 	conn := <-f.free
-	defer func() { f.free <- conn }()
+	defer f.release(conn)
 	var b pgx.Batch
-	b.Queue("select set_config('role', $1, true), set_config('jwt.claims.person_id', $2, true)", f.role, f.person)
+	if f.timeout == "0" {
+		b.Queue("select set_config('role', $1, true), set_config('jwt.claims.person_id', $2, true)", f.role, f.person)
+	} else {
+		b.Queue("select set_config('role', $1, true), set_config('jwt.claims.person_id', $2, true), set_config('statement_timeout', $3, true)", f.role, f.person, f.timeout)
+	}
 	b.Queue(sql, arg)
 	results := conn.SendBatch(ctx, &b)
 	defer results.Close()
@@ -136,4 +145,20 @@ func (f *floor) query(ctx context.Context, sql string, arg int, read func(pgx.Ro
 		}
 	}
 	return rows.Err()
+}
+
+// resetSession is what Levee sends.
+const resetSession = "set session authorization default; reset role; reset all; discard temp; discard sequences; unlisten *; close all; select pg_catalog.pg_advisory_unlock_all()"
+
+func (f *floor) release(conn *pgx.Conn) {
+	if !f.reset {
+		f.free <- conn
+		return
+	}
+	go func() { // the answer need not wait for that
+		if _, err := conn.PgConn().Exec(context.Background(), resetSession).ReadAll(); err != nil {
+			log.Printf("the session is not reset: %v", err)
+		}
+		f.free <- conn
+	}()
 }
