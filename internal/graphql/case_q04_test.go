@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/leveehq/levee/internal/graphql/auth"
 	"github.com/leveehq/levee/internal/pglocal/pgtest"
@@ -87,5 +88,21 @@ func TestQ4ARequestThatCannotTakeItsRoleRunsNothing(t *testing.T) {
 	}
 	if a := c.ask("ta", write, sub(t, "u1")); a.status != http.StatusOK || a.Data["createNote"] == nil || see("select count(*) from ta.note") != "5" {
 		t.Errorf("void, since it does not run as the login either: %d %s", a.status, a.text)
+	}
+}
+
+func TestQ4ALoginWhoseSessionsBeginAsARoleThatRowLevelSecurityDoesNotBindIsRefused(t *testing.T) {
+	database := pgtest.Database(t)
+	pgtest.Exec(t, database, notes("ta")+looseRoles+`do $$ begin if not exists (select from pg_roles where rolname = 'starter') then create role starter login noinherit; grant visitor, loose, owner to starter; end if; end $$;`)
+	t.Cleanup(func() { pgtest.Exec(t, database, "alter role starter in database "+database+" reset all") })
+	tenant := visitors(t, database, "ta")
+	tenant.DatabaseURL = pgtest.Server(t).URL("starter", database)
+	c := startCase(t, Options{Tenants: []Tenant{tenant}, Watch: 100 * time.Millisecond})
+	c.sees("ta", []string{"1", "2"}, sub(t, "u1"))
+	for _, role := range []string{"loose", "owner"} {
+		pgtest.Exec(t, database, "alter role starter in database "+database+" set role = "+role)
+		within(t, 5*time.Second, "it is refused", func() bool { return c.ask("ta", allNotes, sub(t, "u1")).code() == "UNSAFE_LOGIN" })
+		pgtest.Exec(t, database, "alter role starter in database "+database+" set role = visitor")
+		within(t, 5*time.Second, "it is served", func() bool { return c.ask("ta", allNotes, sub(t, "u1")).status == http.StatusOK })
 	}
 }

@@ -56,7 +56,7 @@ func (f *printer) each(row row) error {
 
 func (f *printer) login() {
 	f.add(row{[][]byte{fmt.Append(nil, f.exposed, f.roles.all, f.roles.tables)}})
-	f.query(`select oid, rolname, rolsuper, rolbypassrls from pg_catalog.pg_roles where rolname = session_user`, f.each)
+	f.query(startsSQL+` order by 1`, f.each)
 }
 
 func (f *printer) classes() {
