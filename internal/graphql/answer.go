@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -46,10 +45,7 @@ func (c *call) answer(r *sqlgen.Response) error {
 	if r.Invalid && c.mediaType() == typeGraphQL {
 		status = http.StatusBadRequest
 	}
-	room := bodies.Get().(*[]byte)
-	defer leaveBody(room)
-	body := append(slices.Grow((*room)[:0], len(r.Data)+512*len(r.Errors)+32), '{')
-	*room = body
+	body := append(make([]byte, 0, 512*len(r.Errors)+32), '{')
 	if len(r.Errors) > 0 {
 		body = append(c.appendErrors(append(body, `"errors":`...), r.Errors), ',')
 	}
@@ -63,27 +59,14 @@ func (c *call) answer(r *sqlgen.Response) error {
 		c.outcome = "ok"
 		return c.stream(body, r.Stream)
 	}
-	if r.Data == nil {
-		body = append(body, "null"...)
-	}
-	body = append(append(body, r.Data...), '}')
 	c.outcome = "ok"
 	if len(r.Errors) > 0 {
 		c.outcome = "field_errors"
 	}
-	return c.write(status, body)
-}
-
-// bodies are of answers that were sent, for those to come.
-var bodies = sync.Pool{New: func() any { return new([]byte) }}
-
-// mostBody is the largest that is kept.
-const mostBody = 32 << 10
-
-func leaveBody(room *[]byte) {
-	if cap(*room) <= mostBody {
-		bodies.Put(room)
+	if r.Data == nil {
+		return c.write(status, append(body, "null}"...))
 	}
+	return c.write(status, body, append(r.Data, []byte{'}'})...)
 }
 
 // appendErrors writes the errors, those of the database masked.
@@ -185,13 +168,17 @@ func (c *call) header() {
 }
 
 // write sends the whole answer. Its error is the client's leaving.
-func (c *call) write(status int, body []byte) error {
+func (c *call) write(status int, begin []byte, rest ...[]byte) error {
+	length := len(begin) + sqlgen.JSON(rest).Len()
 	c.header()
-	c.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	c.code, c.bytes = status, int64(len(body))
+	c.w.Header().Set("Content-Length", strconv.Itoa(length))
+	c.code, c.bytes = status, int64(length)
 	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(answerPatience))
 	c.w.WriteHeader(status)
-	_, err := c.w.Write(body)
+	_, err := c.w.Write(begin)
+	for i := 0; i < len(rest) && err == nil; i++ {
+		_, err = c.w.Write(rest[i])
+	}
 	return err
 }
 

@@ -21,7 +21,7 @@ const (
 
 	// smallBody and smallValues are covered by perRequest: the body with its copies, and what it is parsed into.
 	smallBody   = 8 * kib
-	smallValues = 32 * kib
+	smallValues = 16 * kib
 
 	// bodyFactor is how many times its length a body takes while it is read and taken apart.
 	bodyFactor = 3

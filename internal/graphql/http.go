@@ -8,6 +8,7 @@ import (
 
 	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/graphql/auth"
+	"github.com/leveehq/levee/internal/graphql/pgpool"
 	"github.com/leveehq/levee/internal/graphql/sqlgen"
 )
 
@@ -25,11 +26,14 @@ type call struct {
 	tenant  *resolved
 	who     auth.Identity
 	permits []*gate.Permit
-	charged int64 // for its answer
 	code    int
 	outcome string
 	bytes   int64
 	waited  time.Duration
+
+	// What its answer is charged with, and the part of that which JSON has not used.
+	charged, prepaid int64
+	changes          bool // the statement that runs is a mutation's
 }
 
 // ServeHTTP answers one request and accounts for it.
@@ -138,9 +142,14 @@ func (c *call) execute(request sqlgen.Request) error {
 	}
 	defer in.Release()
 	c.lookAgain(in.Value(), c.opt.Watch)
+	request.Grow = c.growJSON
 	response, err := in.Value().engine.Execute(c.r.Context(), &transaction{c, in.Value()}, request)
 	if err != nil {
 		return err
+	}
+	defer response.Release()
+	if n := int64(response.Data.Len()); n > c.opt.MaxResponse && !c.changes {
+		return &pgpool.TooLarge{Declared: n, Limit: c.opt.MaxResponse}
 	}
 	return c.answer(response)
 }

@@ -20,12 +20,12 @@ type transaction struct {
 // DoAll runs the statements in one transaction. What only reads may be run again if its connection was lost.
 func (t *transaction) DoAll(ctx context.Context, statements []sqlgen.Statement) error {
 	c := t.call
-	r := pgpool.Request{Timeout: c.opt.Timeout, Idempotent: true, Settings: c.settings()}
+	r := pgpool.Request{Timeout: c.opt.Timeout, Idempotent: true, Grow: c.growRows, Settings: c.settings()}
 	for _, s := range statements {
 		r.Idempotent = r.Idempotent && s.Reads
 		r.Statements = append(r.Statements, pgpool.Statement{SQL: s.SQL, Params: s.Params, Each: s.Each})
 	}
-	r.Grow = func(n int64) error { return c.grow(n, r.Idempotent) }
+	c.changes = !r.Idempotent
 	err := t.in.db.Do(ctx, c.key(), r)
 	c.suspect(t.in, err)
 	var gone *pgpool.Unavailable
@@ -69,20 +69,38 @@ func (c *call) settings() []pgpool.Setting {
 // others do: it has had its effect, and its client is to know.
 const bytesPatience = 100 * time.Millisecond
 
-// grow charges a large answer before it is read. What is more than there can be beside what the request has is too large, rather
-// than waited for.
-func (c *call) grow(n int64, reads bool) error {
+// growRows charges for a large row before it is read, and for the JSON that it usually becomes.
+func (c *call) growRows(n int64) error {
 	cost := min(n*answerFactor, c.shares.answers)
-	if left := c.shares.answers - c.charged; cost > left {
-		return &pgpool.TooLarge{Declared: n, Limit: left / answerFactor}
-	}
-	var how gate.Waiting
-	if reads {
-		how.Wait = min(bytesPatience, c.opt.Wait)
-	}
-	if err := c.admitWith(c.gates.answers, cost, how); err != nil {
+	if err := c.charge(cost); err != nil {
 		return err
 	}
-	c.charged += cost
+	c.prepaid += cost - n
+	return nil
+}
+
+// growJSON charges for what rows become beyond that: names of fields, which the client chooses, are in every one of them.
+func (c *call) growJSON(n int64) error {
+	paid := min(n, c.prepaid)
+	c.prepaid -= paid
+	if n == paid {
+		return nil
+	}
+	return c.charge(n - paid)
+}
+
+// charge takes room for an answer. What is more than there can be beside what the request has is too large, rather than waited for.
+func (c *call) charge(n int64) error {
+	if n > c.shares.answers-c.charged {
+		return &pgpool.TooLarge{Declared: c.charged + n, Limit: c.opt.MaxResponse}
+	}
+	var how gate.Waiting
+	if !c.changes {
+		how.Wait = min(bytesPatience, c.opt.Wait)
+	}
+	if err := c.admitWith(c.gates.answers, n, how); err != nil {
+		return err
+	}
+	c.charged += n
 	return nil
 }

@@ -24,6 +24,19 @@ func (o Out) AppendJSON(dst, value []byte) ([]byte, error) {
 	return o.appendLeaf(dst, value)
 }
 
+// Length is about how long the JSON of a long value is, and never less for texts.
+func (o Out) Length(v []byte) int {
+	switch {
+	case o.array:
+		return 2 * len(v)
+	case o.kind == asText, o.kind == asString, o.kind == asEnum:
+		return stringLength(v)
+	case o.kind == asBytes:
+		return base64.StdEncoding.EncodedLen(len(v)) + 2
+	}
+	return len(v)
+}
+
 // AppendKey is AppendJSON for cursors and node ids, which go back to PostgreSQL: what JSON has no value for (an infinite date, NaN) is
 // a string that PostgreSQL reads.
 func (o Out) AppendKey(dst, value []byte) ([]byte, error) {

@@ -31,6 +31,28 @@ func AppendString[T string | []byte](dst []byte, text T) []byte {
 	return append(append(dst, text[start:]...), '"')
 }
 
+// stringLength is the length of what AppendString appends.
+func stringLength(text []byte) int {
+	n := len(text) + 2
+	for i := 0; i < len(text); {
+		switch b := text[i]; {
+		case b >= utf8.RuneSelf:
+			r, size := utf8.DecodeRune(text[i:])
+			if r == utf8.RuneError && size == 1 {
+				n += len("\uFFFD") - 1
+			}
+			i += size
+			continue
+		case b == '"', b == '\\', b == '\n', b == '\r', b == '\t':
+			n++
+		case b < ' ':
+			n += len("\\u0000") - 1
+		}
+		i++
+	}
+	return n
+}
+
 func appendEscape(dst []byte, b byte) []byte {
 	switch b {
 	case '"', '\\':

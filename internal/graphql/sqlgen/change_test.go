@@ -73,7 +73,7 @@ func expect(t *testing.T, e *Engine, db DB, query, want string) {
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
-	if got := string(response.Data); got != want || len(response.Errors) > 0 {
+	if got := response.Data.String(); got != want || len(response.Errors) > 0 {
 		t.Errorf("%s\ngave %s, %+v\nnot  %s", query, got, response.Errors, want)
 	}
 }
@@ -193,7 +193,7 @@ func TestNothingIsAnsweredByAnErrorOnceSomethingIsDone(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the first field is done, and the client is told to try all again: %v", err)
 	}
-	if string(response.Data) != `{"a":{"result":1},"b":null}` || len(response.Errors) != 1 || !errors.Is(response.Errors[0].Cause, errShed) {
+	if response.Data.String() != `{"a":{"result":1},"b":null}` || len(response.Errors) != 1 || !errors.Is(response.Errors[0].Cause, errShed) {
 		t.Errorf("got %s, %+v", response.Data, response.Errors)
 	}
 	if _, err = e.Execute(t.Context(), &shedding{db, 0}, Request{Query: query}); !errors.Is(err, errShed) {

@@ -9,6 +9,7 @@
 package sqlgen
 
 import (
+	"bytes"
 	"context"
 	"io"
 
@@ -42,18 +43,46 @@ type Request struct {
 	OperationName string
 	Variables     map[string]any // decoded with json.Number
 	ReadOnly      bool           // a mutation is refused
+
+	// Grow, unless it is nil, is called when the answer takes so many bytes more than a small one does and than it was called
+	// with before. Its error ends the request, and is what Execute returns.
+	Grow func(bytes int64) error
 }
 
 // Response is what to answer. With Invalid the request was wrong (status 400) and nothing ran.
 type Response struct {
 	Invalid bool
-	Data    []byte // JSON; nil: no data key (invalid) or null
+	Data    JSON // nil: no data key (invalid) or null
 	Errors  []Error
 
 	// Stream, if there is one, writes the data instead of Data: with introspection in it, it grows with the schema. It is called
 	// once, before the engine's schema is let go of.
 	Stream func(w io.Writer) error
+
+	room *room
 }
+
+// Release gives the memory of the response to others. Data and Stream are not to be used any more.
+func (r *Response) Release() {
+	if r.room != nil {
+		r.room.leave()
+		r.room, r.Data, r.Stream = nil, nil, nil
+	}
+}
+
+// JSON is one text, in pieces: the large ones are where they were made.
+type JSON [][]byte
+
+// Len is its length in bytes.
+func (j JSON) Len() (n int) {
+	for _, piece := range j {
+		n += len(piece)
+	}
+	return n
+}
+
+// String is the text in one piece.
+func (j JSON) String() string { return string(bytes.Join(j, nil)) }
 
 // Error is an error of the response; Cause is what the database or an encoder said, for masking and the log.
 type Error struct {

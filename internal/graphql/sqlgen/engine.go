@@ -48,7 +48,7 @@ func (e *Engine) Execute(ctx context.Context, db DB, r Request) (*Response, erro
 			if p.mutation && r.ReadOnly {
 				return invalid(readOnly), nil
 			}
-			return e.run(ctx, db, p, vars)
+			return e.run(ctx, db, r.Grow, p, vars)
 		}
 	}
 	p, vars, errs, err := e.compile(ctx, key, r)
@@ -58,7 +58,7 @@ func (e *Engine) Execute(ctx context.Context, db DB, r Request) (*Response, erro
 	case errs != nil:
 		return invalid(errs), nil
 	}
-	return e.run(ctx, db, p, vars)
+	return e.run(ctx, db, r.Grow, p, vars)
 }
 
 var readOnly = []document.Error{{Message: "Mutations are not allowed here: this request may only read."}}

@@ -33,10 +33,11 @@ type run struct {
 	errs    []Error
 	pending []int // roots that have a place in the statement
 	room    *room // values are in it
+	meter   meter
 }
 
-func (e *Engine) run(ctx context.Context, db DB, p *plan, vars map[string]any) (*Response, error) {
-	r := &run{Engine: e, ctx: ctx, db: db, plan: p, vars: vars, values: make([][]byte, len(p.roots)), bound: make([]binding, len(p.roots)), room: rooms.Get().(*room)}
+func (e *Engine) run(ctx context.Context, db DB, grow func(int64) error, p *plan, vars map[string]any) (*Response, error) {
+	r := &run{Engine: e, ctx: ctx, db: db, meter: meter{grow: grow}, plan: p, vars: vars, values: make([][]byte, len(p.roots)), bound: make([]binding, len(p.roots)), room: rooms.Get().(*room)}
 	var err error
 	if p.mutation {
 		err = r.mutations()
@@ -47,32 +48,32 @@ func (e *Engine) run(ctx context.Context, db DB, p *plan, vars map[string]any) (
 		return nil, err // the room is left to the collector: nobody can tell who still writes in it
 	}
 	response := r.response()
-	if response.Stream == nil {
-		r.room.leave()
-	}
+	response.room = r.room
 	return response, nil
 }
 
 // response puts the fields together. A null where none may be makes all data null. Introspection grows with the schema: it is
 // written to the client as it is made.
 func (r *run) response() *Response {
-	size := 2
 	for i := range r.plan.roots {
 		root := &r.plan.roots[i]
 		if r.values[i] == nil && root.nonNull && root.intro == nil {
 			return &Response{Errors: r.errs}
 		}
-		size += len(root.key) + len(r.values[i]) + 8
 	}
 	if r.plan.introspects() {
 		return &Response{Errors: r.errs, Stream: r.stream}
 	}
-	data := append(make([]byte, 0, size), '{')
+	data := make(JSON, 0, 2*len(r.plan.roots)+1)
+	begin := []byte{'{'}
 	for i := range r.plan.roots {
-		data = append(r.appendKey(data, i), r.value(i)...)
+		data = append(data, r.appendKey(begin, i), r.value(i))
+		begin = nil
 	}
-	return &Response{Data: append(data, '}'), Errors: r.errs}
+	return &Response{Data: append(data, closing), Errors: r.errs}
 }
+
+var closing = []byte{'}'}
 
 func (r *run) appendKey(dst []byte, i int) []byte {
 	if i > 0 {
@@ -174,28 +175,36 @@ func (r *run) begin(i int) (err error) {
 		return nil
 	}
 	if len(root.sql.params) == 0 && len(root.sql.parts) > 0 && root.sql.parts[0] == "" || len(root.sql.parts) == 0 {
-		r.render(i, nil)
-		return nil
+		return r.render(i, nil)
 	}
 	r.pending = append(r.pending, i)
 	return nil
 }
 
-// render makes the JSON of a root from its column.
-func (r *run) render(i int, column []byte) {
+// render makes the JSON of a root from its column. Its error is that there is no room for it.
+func (r *run) render(i int, column []byte) error {
 	root := &r.plan.roots[i]
-	w := renderer{room: r.room, at: root.at, conns: r.bound[i].conns}
+	w := renderer{room: r.room, meter: &r.meter, at: root.at, conns: r.bound[i].conns}
+	if len(w.dst) > mostRoom { // so that what holds the value before it is not what grows with this one
+		r.meter.settled += int64(cap(w.dst))
+		w.dst = nil
+	}
 	start := len(w.dst)
 	w.path = append(w.path[:0], step{name: root.key})
 	null := w.value(root.out, column, nil)
 	if null && root.nonNull && len(w.errs) == 0 {
 		w.fail(errors.New("Cannot return null for a non-nullable field."))
 	}
+	if !w.fits(0, 0) {
+		return r.meter.err
+	}
 	r.errs = append(r.errs, w.errs...)
+	r.meter.settled += errorBytes * int64(len(w.errs))
 	r.values[i] = w.dst[start:len(w.dst):len(w.dst)]
 	if null {
 		r.values[i] = nil
 	}
+	return nil
 }
 
 // statement runs some of the roots as one.
@@ -228,7 +237,9 @@ func (r *run) statement(roots []int) error {
 		}
 		r.errs = r.errs[:errs] // it may be run again
 		for n, i := range ran {
-			r.render(i, row[n])
+			if err := r.render(i, row[n]); err != nil {
+				return err
+			}
 		}
 		return nil
 	}}})
@@ -293,6 +304,7 @@ func statementError(err error) *pgconn.PgError {
 
 var (
 	errUnfinished = errors.New("The server could not finish this field, and does not know whether it changed anything. The fields before it are done.")
+	errUnanswered = errors.New("What this field asked for is done, but there is no room for its answer.")
 	errEmptyPatch = errors.New("Attempted to update a record, but no new values were specified.")
 	errNoDelete   = errors.New("No values were deleted because no values you can delete were found matching these criteria.")
 )
@@ -334,7 +346,10 @@ func (r *run) change(i int, c *change) error {
 				r.fail(i, errNoDelete)
 				return nil
 			}
-			r.render(i, row[0])
+			if err := r.render(i, row[0]); err != nil { // it is done all the same
+				r.fail(i, errUnanswered)
+				r.errs[len(r.errs)-1].Cause = err
+			}
 			return nil
 		}},
 	})

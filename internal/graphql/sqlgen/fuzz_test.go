@@ -138,7 +138,7 @@ func FuzzShape(f *testing.F) {
 			if b == nil {
 				b = at
 			}
-			r := renderer{room: new(room)}
+			r := renderer{room: new(room), meter: new(meter)}
 			null := r.value(&out{kind: outShape, part: oid, fields: []outField{{key: `"a":`, name: "a", nonNull: true, out: a}, {key: `"b":`, name: "b", nonNull: true, column: 1, out: b}}}, v, nil)
 			if !json.Valid(r.dst) || null != (string(r.dst) == "null") || null != (len(r.errs) > 0) || len(r.stack) > 0 || len(r.path) > 0 {
 				t.Errorf("%d %x: %s %v", oid, v, r.dst, r.errs)

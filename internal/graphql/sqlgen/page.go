@@ -54,6 +54,9 @@ func (r *renderer) read(rec [][]byte, columns int) (cells [][]byte, n int, err e
 	start := len(r.cells)
 	for i := range columns {
 		if rec[i] != nil {
+			if !r.fits(0, items(rec[i])) {
+				return nil, 0, r.meter.err
+			}
 			if r.cells, err = readArray(rec[i], r.cells); err != nil {
 				return nil, 0, err
 			}
@@ -110,7 +113,7 @@ func (r *renderer) connection(o *out, rec [][]byte) bool {
 		return r.null()
 	}
 	start := len(r.dst)
-	r.dst = append(r.dst, '{')
+	r.begin(o)
 	for i := range o.fields {
 		f := &o.fields[i]
 		if i > 0 {
@@ -143,6 +146,9 @@ func (r *renderer) connection(o *out, rec [][]byte) bool {
 func (r *renderer) rows(o *out, x *connOut, p *window) {
 	r.dst = append(r.dst, '[')
 	for i := range p.len() {
+		if !r.fits(0, 0) {
+			break
+		}
 		if i > 0 {
 			r.dst = append(r.dst, ',')
 		}
@@ -159,7 +165,7 @@ func (r *renderer) rows(o *out, x *connOut, p *window) {
 }
 
 func (r *renderer) edge(o *out, x *connOut, rec [][]byte, position int64) bool {
-	r.dst = append(r.dst, '{')
+	r.begin(o)
 	for i := range o.fields {
 		f := &o.fields[i]
 		if i > 0 {
@@ -206,7 +212,7 @@ func (r *renderer) cursor(x *connOut, rec [][]byte, position int64) {
 }
 
 func (r *renderer) pageInfo(o *out, x *connOut, p *window) {
-	r.dst = append(r.dst, '{')
+	r.begin(o)
 	for i, f := range o.fields {
 		if i > 0 {
 			r.dst = append(r.dst, ',')

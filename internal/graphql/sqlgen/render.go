@@ -16,6 +16,7 @@ import (
 // object around it null, and says so in errs, as the specification has it.
 type renderer struct {
 	*room
+	meter *meter
 	errs  []Error
 	at    []document.Location
 	conns []bound
@@ -99,6 +100,9 @@ func (r *renderer) value(o *out, v []byte, rec [][]byte) (null bool) {
 
 func (r *renderer) leaf(o *out, v []byte) bool {
 	start := len(r.dst)
+	if len(v) > spare && !r.fits(o.leaf.Length(v), 0) {
+		return r.null()
+	}
 	dst, err := o.leaf.AppendJSON(r.dst, v)
 	r.dst = dst
 	if err != nil {
@@ -115,6 +119,9 @@ func (r *renderer) wrongLeaf(err error) bool {
 		return r.null()
 	}
 	for _, item := range items {
+		if !r.fits(0, 0) {
+			break
+		}
 		r.path = append(r.path, step{index: item.Index})
 		r.fail(item.Err)
 		r.path = r.path[:len(r.path)-1]
@@ -144,7 +151,7 @@ func (r *renderer) within(v []byte, f func(rec [][]byte) bool) bool {
 
 func (r *renderer) object(o *out, rec [][]byte) bool {
 	start := len(r.dst)
-	r.dst = append(r.dst, '{')
+	r.begin(o)
 	for i := range o.fields {
 		f := &o.fields[i]
 		if i > 0 {
@@ -184,13 +191,19 @@ func within(path, of []any) bool {
 }
 
 func (r *renderer) list(o *out, v []byte) bool {
-	items, err := readArray(v, nil)
+	if !r.fits(0, items(v)) {
+		return r.null()
+	}
+	list, err := readArray(v, nil)
 	if err != nil && !errors.Is(err, errNested) {
 		r.fail(err)
 		return r.null()
 	}
 	r.dst = append(r.dst, '[')
-	for i, item := range items {
+	for i, item := range list {
+		if !r.fits(0, len(list)) {
+			break
+		}
 		if i > 0 {
 			r.dst = append(r.dst, ',')
 		}
@@ -238,7 +251,7 @@ func (r *renderer) interval(o *out, v []byte) bool {
 	}
 	micros, days, months := int64(binary.BigEndian.Uint64(v)), int32(binary.BigEndian.Uint32(v[8:])), int32(binary.BigEndian.Uint32(v[12:]))
 	parts := [6]int64{0, micros / 60e6 % 60, micros / 3600e6, int64(days), int64(months % 12), int64(months / 12)}
-	r.dst = append(r.dst, '{')
+	r.begin(o)
 	for i, f := range o.fields {
 		if i > 0 {
 			r.dst = append(r.dst, ',')

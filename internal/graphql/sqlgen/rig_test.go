@@ -1,10 +1,10 @@
 package sqlgen
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -119,7 +119,7 @@ func decoded(t testing.TB, response *Response) answer {
 	t.Helper()
 	out := answer{Invalid: response.Invalid, Errors: response.Errors}
 	if response.Data != nil {
-		d := json.NewDecoder(bytes.NewReader(response.Data))
+		d := json.NewDecoder(strings.NewReader(response.Data.String()))
 		d.UseNumber()
 		if err := d.Decode(&out.Data); err != nil {
 			t.Fatalf("the data is no JSON: %v\n%s", err, response.Data)

@@ -14,13 +14,13 @@ type room struct {
 
 var rooms = sync.Pool{New: func() any { return new(room) }}
 
-// mostRoom is what is kept of each part, in bytes. What a large answer needed is left to the collector.
-const mostRoom = 32 << 10
+// mostRoom is what is kept of JSON and of cells, each, in bytes, and a fourth of it of other parts. What a large answer needed is
+// left to the collector.
+const mostRoom = 16 << 10
 
 // leave hands the room on. It refers to nothing of the request any more.
 func (r *room) leave() {
-	const slot = 24 // a slice
-	if cap(r.dst) > mostRoom || cap(r.scratch) > mostRoom || slot*cap(r.stack) > mostRoom || slot*cap(r.cells) > mostRoom || slot*cap(r.path) > mostRoom {
+	if cap(r.dst) > mostRoom || cellBytes*cap(r.cells) > mostRoom || max(cap(r.scratch), cellBytes*cap(r.stack), cellBytes*cap(r.path)) > mostRoom/4 {
 		return
 	}
 	clear(r.path[:cap(r.path)])

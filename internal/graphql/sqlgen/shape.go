@@ -66,7 +66,7 @@ func (r *renderer) shape(o *out, v []byte) bool {
 func (r *renderer) points(o *out, v []byte) bool {
 	start := len(r.dst)
 	r.dst = append(r.dst, '[')
-	for i := 0; len(v) >= 16; i++ {
+	for i := 0; len(v) >= 16 && r.fits(0, 0); i++ {
 		if i > 0 {
 			r.dst = append(r.dst, ',')
 		}

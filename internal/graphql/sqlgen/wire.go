@@ -50,6 +50,14 @@ func nested(v []byte, items [][]byte) ([][]byte, error) {
 	return append(items, make([][]byte, n)...), errNested
 }
 
+// items is how many items an array has, by what it declares and what there is.
+func items(v []byte) int {
+	if len(v) < 20 {
+		return 0
+	}
+	return min(int(binary.BigEndian.Uint32(v[12:])), len(v)/4) // each takes four bytes at least
+}
+
 // readArray appends the items of an array of one dimension: int32 dimensions, int32 flags, uint32 type, int32 length, int32 lower
 // bound, then the items as int32 length and bytes. (arrayfuncs.c, array_send)
 func readArray(v []byte, items [][]byte) ([][]byte, error) {
