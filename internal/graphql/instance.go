@@ -56,7 +56,7 @@ func (s *Service) build(ctx context.Context, key instanceKey) (*instance, error)
 
 // read builds from one state of the catalog: the fingerprint before and after must be the same.
 func (s *Service) read(ctx context.Context, t *resolved, db *pgpool.Database) (*instance, error) {
-	q := querier{db, "levee:build"}
+	q := querier{db: db, key: "levee:build"}
 	o := catalog.Options{Schemas: t.schemas, RolesOfLogin: true}
 	print, err := catalog.Fingerprint(ctx, q, o)
 	for range buildTries {
@@ -136,17 +136,25 @@ func (s *Service) closeInstance(_ instanceKey, in *instance) { in.db.Close() }
 
 // querier reads catalogs through the pool. Each statement is a transaction of its own.
 type querier struct {
-	db  *pgpool.Database
-	key string
+	db   *pgpool.Database
+	key  string
+	role string // "": the login's
 }
+
+// As lets the rows of enums be read as a role that may.
+func (q querier) As(role string) catalog.Querier { return querier{q.db, q.key, role} }
 
 func (q querier) Query(ctx context.Context, sql string, params []string, each func([][]byte) error) error {
 	values := make([][]byte, len(params))
 	for i, p := range params {
 		values[i] = []byte(p)
 	}
-	return q.db.Do(ctx, q.key, pgpool.Request{Idempotent: true,
-		Statements: []pgpool.Statement{{SQL: sql, Params: values, TextResults: true, Unnamed: true, Each: each}}})
+	r := pgpool.Request{Idempotent: true,
+		Statements: []pgpool.Statement{{SQL: sql, Params: values, TextResults: true, Unnamed: true, Each: each}}}
+	if q.role != "" {
+		r.Settings = []pgpool.Setting{{Name: "role", Value: q.role}}
+	}
+	return q.db.Do(ctx, q.key, r)
 }
 
 // lease returns the tenant's instance, built if need be.

@@ -33,7 +33,7 @@ func (s *Service) buildAndTell(ctx context.Context, key instanceKey) (*instance,
 	if err == nil && in.tenant.bypass {
 		strict := *in.tenant
 		strict.bypass = false
-		told = s.checkLogin(ctx, &strict, querier{in.db, "levee:build"}, catalog.Options{Schemas: strict.schemas, RolesOfLogin: true})
+		told = s.checkLogin(ctx, &strict, querier{db: in.db, key: "levee:build"}, catalog.Options{Schemas: strict.schemas, RolesOfLogin: true})
 	}
 	var unsafe *UnsafeLogin
 	switch {

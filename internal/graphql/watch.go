@@ -87,7 +87,7 @@ func (s *Service) watcher(ctx context.Context) error {
 func (s *Service) renewIfChanged(ctx context.Context, in *instance) {
 	look, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	print, err := catalog.Fingerprint(look, querier{in.db, "levee:watch"}, catalog.Options{Schemas: in.tenant.schemas, RolesOfLogin: true})
+	print, err := catalog.Fingerprint(look, querier{db: in.db, key: "levee:watch"}, catalog.Options{Schemas: in.tenant.schemas, RolesOfLogin: true})
 	if err != nil || print == in.print || in.renewed.Swap(true) {
 		return // what is wrong with the database, its requests will tell
 	}

@@ -1,9 +1,9 @@
 // Package catalog reads what PostgreSQL knows about a tenant's schemas into a small, immutable value.
 //
-// It refuses to know GraphQL: no name is derived here, no tag is interpreted, nothing is hidden. It reads pg_class once
-// for the exposed schemas (one sequential scan: there is no index on relnamespace), and all else by object id through
-// indexes, so a small schema in a large database costs what the small schema does, in time and in memory, here and in
-// the PostgreSQL backend.
+// It refuses to know GraphQL: no name is derived here, no tag is interpreted but @enum, whose tables' rows are read up to a
+// bound, nothing is hidden. It reads pg_class once for the exposed schemas (one sequential scan: there is no index on
+// relnamespace), and all else by object id through indexes, so a small schema in a large database costs what the small schema
+// does, in time and in memory, here and in the PostgreSQL backend.
 //
 // Everything is a flat slice; what belongs together is a range of a slice; names are interned; a Catalog is shared by
 // all requests of an instance without a lock because nothing changes after Read.
@@ -33,6 +33,7 @@ type Catalog struct {
 	Args        []Arg
 	Numbers     []int16  // column numbers and such, referred to by ranges
 	Labels      []string // enum labels, referred to by ranges
+	Enums       []EnumTable
 
 	comments  []string // of columns; the first is none
 	textBytes int64    // memory of all texts

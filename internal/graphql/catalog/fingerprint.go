@@ -12,7 +12,7 @@ import (
 
 // Fingerprint changes whenever a Catalog read now could differ from one read before, and whenever the safety of the login
 // (Login) could. It is not changed by what other schemas and roles go through, nor by what rewrites a table: TRUNCATE,
-// VACUUM FULL, REINDEX, a refresh of a materialised view.
+// VACUUM FULL, REINDEX, a refresh of a materialised view. Of rows only those of tables that are enums count.
 //
 // Classes and functions are hashed as Read reads them. Of what there is more of, columns above all, PostgreSQL counts the
 // rows and adds up their versions (xmin): DDL writes a row anew with a greater version, and freezing does not show. So next
@@ -25,6 +25,7 @@ func Fingerprint(ctx context.Context, q Querier, o Options) (string, error) {
 	f.classes()
 	f.procs()
 	f.versions()
+	f.enums()
 	if f.err != nil {
 		return "", fmt.Errorf("fingerprint of the schemas: %w", f.err)
 	}
@@ -35,6 +36,8 @@ func Fingerprint(ctx context.Context, q Querier, o Options) (string, error) {
 type printer struct {
 	*reader
 	hash hash.Hash
+
+	maybeEnums bool // versions has found a comment that may speak of one
 
 	classOIDs, rowTypes, procOIDs, procTypes oidList
 }
@@ -81,7 +84,10 @@ func (f *printer) procs() {
 }
 
 func (f *printer) versions() {
-	f.query(versionsSQL, f.each, f.classOIDs.array(), f.rowTypes.array(), f.procOIDs.array(), f.procTypes.array())
+	f.query(versionsSQL, func(row row) error {
+		f.maybeEnums = row.bool(len(row.columns) - 1)
+		return f.each(row)
+	}, f.classOIDs.array(), f.rowTypes.array(), f.procOIDs.array(), f.procTypes.array())
 }
 
 // versionsSQL follows the types that are used into other schemas, as Read does. PostgreSQL's own types have object ids
@@ -118,6 +124,7 @@ select ` + strings.Join([]string{
 		where d.classid = 'pg_catalog.pg_type'::regclass and d.objid = any(array(select oid from y)) and d.deptype = 'e')`,
 	hashes("k.oid, k.conname, k.contype, k.conrelid, k.conkey, k.confrelid, k.confkey", "pg_constraint k where k.conrelid = any($1::oid[]) and k.contype in ('p', 'u', 'f')"),
 	hashes("i.indrelid, i.indkey", "pg_index i where i.indrelid = any($1::oid[]) and i.indisvalid and i.indpred is null"),
+	maybeEnums,
 }, ",\n\t")
 
 // versions counts the rows x of a table of the catalog and adds up their versions.

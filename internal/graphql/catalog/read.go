@@ -25,6 +25,13 @@ type Querier interface {
 	Query(ctx context.Context, sql string, params []string, each func(row [][]byte) error) error
 }
 
+// Assumer is a Querier that can also run statements as a role that the login may assume. The rows of tables that are enums are
+// read so; a Querier that is none must be of a login that may read them itself.
+type Assumer interface {
+	Querier
+	As(role string) Querier
+}
+
 // Read reads the catalog: the classes of the exposed schemas first, then by their object ids what belongs to them, then the
 // types that all of it uses, and the composite types that those use, until nothing new turns up.
 func Read(ctx context.Context, q Querier, o Options) (*Catalog, error) {
@@ -35,6 +42,7 @@ func Read(ctx context.Context, q Querier, o Options) (*Catalog, error) {
 	r.columns(r.classOIDs(0))
 	r.readIndexes()
 	r.constraints()
+	r.enums()
 	r.procs()
 	r.types()
 	r.labels()

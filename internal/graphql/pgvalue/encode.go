@@ -32,6 +32,8 @@ func Encode(s *schema.Schema, t catalog.TypeID, ref schema.Ref, value any) ([]by
 	switch {
 	case isArray(typ):
 		return encodeArray(s, typ.Element, ref, value)
+	case s.EnumTable(ref.Name) != nil:
+		return encodeEnum(s, ref, value)
 	case typ.Kind == 'c':
 		return encodeComposite(s, typ, ref, value)
 	case typ.Kind == 'r':

@@ -75,6 +75,7 @@ type Out struct {
 	kind  kind
 	array bool
 	names []string // awkward enum labels, each followed by its GraphQL name
+	known []string // the labels of an enum that is a table, which may have more by now
 }
 
 // OutOf returns the way of a leaf or of an array of leaves (domains are what they are over), for a field of the schema's
@@ -85,6 +86,10 @@ func OutOf(s *schema.Schema, t catalog.TypeID, ref schema.Ref) (o Out, ok bool) 
 	if isArray(typ) {
 		o.array = true
 		typ = c.Types[baseOf(c, typ.Element)]
+	}
+	if e := s.EnumTable(ref.Name); e != nil {
+		o.kind, o.names, o.known = asEnum, awkwardNames(s, ref.Name), c.Labels[e.Labels.From:][:e.Labels.N]
+		return o, true
 	}
 	switch {
 	case typ.Kind == 'c', typ.Kind == 'r', typ.OID == oidInterval, schema.IsShape(typ.OID), isArray(typ):

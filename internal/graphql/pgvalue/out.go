@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 )
 
@@ -78,6 +79,9 @@ func (o Out) appendLeaf(dst, v []byte) ([]byte, error) {
 	case asText, asString:
 		return AppendString(dst, v), nil
 	case asEnum:
+		if o.known != nil && !slices.ContainsFunc(o.known, func(label string) bool { return label == string(v) }) {
+			return dst, fmt.Errorf("%q is not among the enum's values; if its row is new, ask again in some seconds", v)
+		}
 		return AppendString(dst, o.nameOf(v)), nil
 	case asJSON, asHstore:
 		return append(dst, v...), nil

@@ -50,6 +50,7 @@ func (b *builder) warn(format string, args ...any) {
 func (b *builder) readClasses() error {
 	c := b.catalog
 	b.classes = make([]class, len(c.Classes))
+	b.readEnums()
 	for id := 1; id < len(c.Classes); id++ {
 		b.classes[id].readable = b.readable(catalog.ClassID(id))
 		if b.isShown(catalog.ClassID(id)) {
@@ -78,7 +79,7 @@ func (b *builder) isShown(id catalog.ClassID) bool {
 	if int(k.Schema) >= b.catalog.Exposed || k.Kind == 'c' || k.Partition || k.Columns.N == 0 {
 		return false
 	}
-	if tags := b.classTags(id); !matches("table", true, tags) || k.Unlogged && !matches("resource:select", false, tags) {
+	if tags := b.classTags(id); !matches("table", true, tags) || b.isEnumTable(id) || k.Unlogged && !matches("resource:select", false, tags) {
 		return false
 	}
 	return b.classes[id].readable || b.mayOf(id)&k.Updatable != 0
@@ -139,7 +140,7 @@ func (b *builder) findUsed() {
 			t = b.baseOf(typ.Element)
 		}
 		c := b.catalog.Types[t].Class
-		if c == 0 || b.classes[c].typed || b.catalog.Classes[c].Columns.N == 0 || !matches("table", true, b.classTags(c)) {
+		if c == 0 || b.classes[c].typed || b.catalog.Classes[c].Columns.N == 0 || !matches("table", true, b.classTags(c)) || b.isEnumTable(c) {
 			return
 		}
 		b.classes[c].typed = true

@@ -18,7 +18,7 @@ func (s *Schema) rowInput(c catalog.ClassID, name string, kind what) *Type {
 		typ := &s.catalog.Types[column.Type]
 		notNull := column.Flags&catalog.NotNull != 0 || tags.has("notNull") || typ.Kind == 'd' && typ.NotNull || s.inVirtualPrimaryKey(c, id)
 		required := kind == inputType && notNull && column.Flags&given == 0 && !typ.Default
-		ref, ok := s.refOf(column.Type, required, true)
+		ref, ok := s.columnRef(id, required, true)
 		if !ok {
 			return
 		}
@@ -76,7 +76,7 @@ func (s *Schema) changeInput(c catalog.ClassID, name string, e entry) *Type {
 func (s *Schema) keyInputs(k Key, described bool) (inputs []InputValue) {
 	for _, id := range k.Columns {
 		column := &s.catalog.Columns[id]
-		ref, _ := s.refOf(column.Type, true, true)
+		ref, _ := s.columnRef(id, true, true)
 		ref.NonNull = true
 		text := ""
 		if described {

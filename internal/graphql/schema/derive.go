@@ -29,6 +29,8 @@ func (s *Schema) derive(e entry, name string) *Type {
 		return s.changePayload(c, name, e.kind)
 	case procConnection, procEdge, procRecord, procInput, procPayload:
 		return s.deriveProc(e, name)
+	case rowEnum:
+		return s.rowEnum(int(e.id), name)
 	default:
 		return s.derivePg(e, name)
 	}
@@ -125,10 +127,12 @@ const (
 )
 
 // enumValues keeps every label: one that no rule can name gets a name of its own, told from its neighbours by a number.
-func (s *Schema) enumValues(t *catalog.Type) (values []EnumValue) {
+func (s *Schema) enumValues(t *catalog.Type) (values []EnumValue) { return s.labelled(t.Labels) }
+
+func (s *Schema) labelled(labels catalog.Range) (values []EnumValue) {
 	seen := map[string]bool{}
-	for i := range int(t.Labels.N) {
-		label := s.catalog.Labels[int(t.Labels.From)+i]
+	for i := range int(labels.N) {
+		label := s.catalog.Labels[int(labels.From)+i]
 		name, _ := labelName(label)
 		for n := 2; seen[name]; n++ {
 			base, _ := labelName(label)

@@ -79,6 +79,8 @@ const (
 	procInput
 	procPayload
 
+	rowEnum // of tables that are enums
+
 	ownType // of PostgreSQL types: enums and domains
 	ownInput
 	rangeType

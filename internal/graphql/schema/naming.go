@@ -170,6 +170,7 @@ func (b *builder) nameOwnTypes() {
 		b.taken[hashOf(name)] = who
 		b.taken[hashOf(name+"Input")] = who
 	}
+	b.nameEnumTables()
 }
 
 func (s *Schema) describeType(t catalog.TypeID) string {

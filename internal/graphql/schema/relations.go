@@ -84,6 +84,9 @@ func (b *builder) addVirtual(id catalog.ClassID, value string) error {
 	if err != nil {
 		return err
 	}
+	if b.useEnum(id, v) {
+		return nil
+	}
 	foreign := b.classNamed(v.schema, v.table, id)
 	if foreign == 0 {
 		b.warn("tag @foreignKey of %s is without effect: %s is not exposed", b.describe(id), strings.TrimPrefix(v.schema+"."+v.table, "."))

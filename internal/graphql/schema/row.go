@@ -54,7 +54,7 @@ func (s *Schema) columnsOf(c catalog.ClassID, what string, each func(id catalog.
 		column := &s.catalog.Columns[id]
 		own, text := parseComment(s.commentOf(column))
 		ofType, _ := parseComment(s.catalog.Types[column.Type].Comment)
-		if matches(what, s.byDefault(c, column, own, what), ofType, own) {
+		if matches(what, s.byDefault(c, id, own, what), ofType, own) {
 			each(id, column, own, text)
 		}
 	}
@@ -63,7 +63,8 @@ func (s *Schema) columnsOf(c catalog.ClassID, what string, each func(id catalog.
 // byDefault tells whether a column has what without a tag: by grants, and for conditions and orderings by its type, and by
 // being in an index, so that using it costs no more than reading a part of the table. A class that nobody may read is the
 // result of functions only: all of it is for them.
-func (s *Schema) byDefault(c catalog.ClassID, column *catalog.Column, own tags, what string) bool {
+func (s *Schema) byDefault(c catalog.ClassID, id catalog.ColumnID, own tags, what string) bool {
+	column := &s.catalog.Columns[id]
 	k := &s.class(c).Kind
 	if *k == 'c' {
 		return true
@@ -84,7 +85,7 @@ func (s *Schema) byDefault(c catalog.ClassID, column *catalog.Column, own tags, 
 	case "condition:attribute:filterBy":
 		return readable && indexed && s.comparable(column.Type)
 	default:
-		return readable && indexed && s.sortable(column.Type)
+		return readable && indexed && s.sortable(column.Type) && !s.isEnumColumn(id)
 	}
 }
 
@@ -93,7 +94,7 @@ func (s *Schema) class(c catalog.ClassID) *catalog.Class { return &s.catalog.Cla
 func (s *Schema) columnFields(c catalog.ClassID) (fields []Field) {
 	s.columnsOf(c, "attribute:select", func(id catalog.ColumnID, column *catalog.Column, tags tags, text string) {
 		notNull := column.Flags&catalog.NotNull != 0 || tags.has("notNull") || s.inVirtualPrimaryKey(c, id)
-		ref, ok := s.refOf(column.Type, notNull, false)
+		ref, ok := s.columnRef(id, notNull, false)
 		if !ok {
 			return
 		}
@@ -147,7 +148,7 @@ func (s *Schema) orderByArg(c catalog.ClassID, ref Ref) InputValue {
 
 func (s *Schema) conditionInputs(c catalog.ClassID) (inputs []InputValue) {
 	s.columnsOf(c, "condition:attribute:filterBy", func(id catalog.ColumnID, column *catalog.Column, _ tags, _ string) {
-		ref, ok := s.refOf(column.Type, false, true)
+		ref, ok := s.columnRef(id, false, true)
 		if !ok {
 			return
 		}

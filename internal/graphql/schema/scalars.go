@@ -83,6 +83,8 @@ func (s *Schema) itemOf(t catalog.TypeID) *catalog.Type {
 func (s *Schema) hasOwnType(t catalog.TypeID) bool {
 	typ, base := &s.catalog.Types[t], &s.catalog.Types[s.baseOf(t)]
 	switch {
+	case s.isEnumDomain(t):
+		return false
 	case typ.Kind == 'e', isShape(typ):
 		return true
 	case typ.Kind != 'd' || isArray(base):
@@ -94,8 +96,16 @@ func (s *Schema) hasOwnType(t catalog.TypeID) bool {
 	}
 }
 
+func (s *Schema) isEnumDomain(t catalog.TypeID) bool {
+	_, is := s.enums.domains[t]
+	return is
+}
+
 // leafName is the GraphQL name of a type that is no array; ok is false if it cannot be represented.
 func (s *Schema) leafName(t catalog.TypeID, input bool) (name string, ok bool) {
+	if i, is := s.enums.domains[t]; is {
+		return s.enums.names[i], true
+	}
 	typ := &s.catalog.Types[s.baseOf(t)]
 	switch own := s.hasOwnType(t); {
 	case typ.Kind == 'e', own && typ.Kind == 'b' && typ.OID != oidInterval && !isShape(typ):

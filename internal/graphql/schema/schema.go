@@ -19,6 +19,7 @@ type Schema struct {
 	computed []uint32                    // of procs: those that are fields of a class, in order of it
 	renamed  map[catalog.TypeID]string   // types whose own names were taken
 	columns  map[catalog.ColumnID]string // columns whose own names were taken
+	enums    enumTables
 	types    index
 	queries  index
 	changes  index
@@ -207,6 +208,7 @@ func (s *Schema) Size() int64 {
 	for _, k := range s.virtual {
 		n += sizeOf(k.Columns) + sizeOf(k.ForeignColumns) + k.tags.size()
 	}
+	n += s.enums.size()
 	for _, name := range s.columns {
 		n += 2*int64(unsafe.Sizeof(name)) + int64(len(name))
 	}

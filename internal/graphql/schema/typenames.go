@@ -151,12 +151,20 @@ func (b *builder) claim(name, who string) {
 }
 
 func (b *builder) namePgTypes(give giver) {
+	for i, name := range b.enums.names {
+		if name == "" {
+			continue
+		}
+		e := &b.catalog.Enums[i]
+		b.warnOfLabels(b.labelled(e.Labels), b.describeEnum(e))
+		give(name, rowEnum, uint32(i), 0, b.describeEnum(e))
+	}
 	for i := 1; i < len(b.catalog.Types); i++ {
 		id := catalog.TypeID(i)
 		t := &b.catalog.Types[id]
 		who := b.describeType(id)
 		if t.Kind == 'e' {
-			b.warnOfLabels(t, who)
+			b.warnOfLabels(b.enumValues(t), who)
 		}
 		if b.hasOwnType(id) {
 			name := b.typeOwnName(id)
@@ -176,8 +184,8 @@ func (b *builder) namePgTypes(give giver) {
 
 // warnOfLabels names the labels that became something that no rule spells: the shape's inventor would have left out the
 // enum, and everything that uses it.
-func (b *builder) warnOfLabels(t *catalog.Type, who string) {
-	for _, v := range b.enumValues(t) {
+func (b *builder) warnOfLabels(values []EnumValue, who string) {
+	for _, v := range values {
 		if name, renamed := labelName(v.Label); renamed || v.Name != name {
 			b.warn("label %q of %s has no GraphQL name, and is %s", v.Label, who, v.Name)
 		}
