@@ -19,14 +19,22 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// serve starts a service over HTTP, and ends it with the test.
-func serve(t *testing.T, o Options) (*Service, string) {
+func kernel(t *testing.T, o levee.Options) *levee.Kernel {
 	t.Helper()
-	k, err := levee.New(levee.Options{MemoryLimit: 1 << 30})
+	k, err := levee.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Kernel = k
+	return k
+}
+
+// serve starts a service over HTTP, and ends it with the test.
+func serve(t *testing.T, o Options) (*Service, string) {
+	t.Helper()
+	if o.Kernel == nil {
+		o.Kernel = kernel(t, levee.Options{MemoryLimit: 1 << 30})
+	}
+	k := o.Kernel
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
