@@ -88,7 +88,8 @@ func (s *Service) assemble(t *resolved, db *pgpool.Database, c *catalog.Catalog,
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{tenant: t, db: db, schema: sch, print: print, engine: sqlgen.New(sch, sqlgen.Options{Limits: s.opt.Limits, PlanBytes: s.opt.PlanBytes, Admit: s.admitCompile(t.name)})}
+	engine := sqlgen.New(sch, sqlgen.Options{Limits: s.opt.Limits, PlanBytes: s.opt.PlanBytes, Admit: s.admitCompile(t.name), Mark: "/*" + print[:8] + "*/ "})
+	in := &instance{tenant: t, db: db, schema: sch, print: print, engine: engine}
 	in.size = c.Size() + sch.Size() + int64(s.opt.PlanBytes) + overhead
 	in.looked.Store(time.Now().UnixNano())
 	return in, nil

@@ -35,6 +35,11 @@ type Options struct {
 	// Admit is called before a document is parsed and compiled, which takes memory in proportion to the limits, and release after
 	// it. Nil admits all.
 	Admit func(ctx context.Context) (release func(), err error)
+
+	// Mark, a comment, goes before every statement, so that engines of one schema's different states never send the same text.
+	// PostgreSQL does not plan a prepared statement anew when a composite type that it takes apart has changed: it fails until it
+	// is prepared again.
+	Mark string
 }
 
 // Request is a GraphQL request.

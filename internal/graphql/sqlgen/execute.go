@@ -219,6 +219,7 @@ func (r *run) statement(roots []int) error {
 			continue
 		}
 		if len(ran) == 0 {
+			sql.WriteString(r.o.Mark)
 			sql.WriteString("select ")
 		} else {
 			sql.WriteString(", ")
@@ -333,6 +334,8 @@ func (r *run) change(i int, c *change) error {
 		return nil
 	}
 	var a, b strings.Builder
+	a.WriteString(r.o.Mark)
+	b.WriteString(r.o.Mark)
 	c.first.appendTo(&a, 0)
 	root.sql.appendTo(&b, 0)
 	rows := 0
