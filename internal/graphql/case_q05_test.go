@@ -85,7 +85,8 @@ func TestQ5AChangedRouteIsUsedWhenItsTimeHasPassedAndTheOldInstanceLeavesMemory(
 }
 
 func TestQ5AFlushIsAcknowledgedWhenTheNextRequestUsesTheNewRoute(t *testing.T) {
-	for name, c := range q5Changes {
+	for _, name := range []string{"schema", "taken away"} {
+		c := q5Changes[name]
 		t.Run(name, func(t *testing.T) {
 			rig, exec := routed(t, time.Hour, "x.test")
 			ask := func() answered { return rig.ask("", whoAndNotes, hosted("x.test")) }

@@ -77,7 +77,7 @@ func TestQ11SchemaChangesOneAfterTheOtherLeaveNothing(t *testing.T) {
 		})
 		return liveHeap()
 	}
-	const warm, changes = 5, 25
+	const warm, changes = 4, 14
 	for n := range warm {
 		change(n)
 	}

@@ -2,11 +2,8 @@ package graphql
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"os"
-	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -49,61 +46,15 @@ func crowded(t *testing.T) (s *pglocal.Server, see func(sql string) string) {
 	}
 }
 
-func TestQ15ThirtyTenantsStayWithinTheBudgetAndAServerWithoutRoomIs503(t *testing.T) {
-	const budget, databases, schemas = 15, 6, 5
+// That thirty tenants stay within a budget of fifteen is asked of the command: see internal/e2e/tenants.
+func TestQ15AServerWithoutRoomIs503ForTheWholeRequestAndIsNotStormed(t *testing.T) {
 	server, see := crowded(t)
-	var o Options
-	o.Connections, o.ConnectionsPerDatabase, o.Wait = budget, 10, 20*time.Second
-	for i := range databases {
-		name := fmt.Sprintf("db%d", i)
-		see("create database " + name)
-		conn, err := pgconn.Connect(t.Context(), server.URL("postgres", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(t.Context())
-		for j := range schemas {
-			schema := fmt.Sprintf("s%d", j)
-			if _, err := conn.Exec(t.Context(), notes(schema)).ReadAll(); err != nil {
-				t.Fatal(err)
-			}
-			tenant := visitors(t, name, schema)
-			tenant.Name, tenant.DatabaseURL = name+schema, server.URL("app", name)
-			o.Tenants = append(o.Tenants, tenant)
-		}
-		conn.Close(t.Context())
-	}
-	c := startCase(t, o)
-	done := make(chan struct{})
-	var all sync.WaitGroup
-	for _, tenant := range o.Tenants {
-		for range 3 {
-			all.Go(func() {
-				for range 4 {
-					c.sees(tenant.Name, []string{"1", "2"}, sub(t, "u1"))
-				}
-			})
-		}
-	}
-	go func() { all.Wait(); close(done) }()
-	most := 0
-	within(t, 60*time.Second, "all are answered", func() bool {
-		n, err := strconv.Atoi(see("select count(*) from pg_stat_activity where usename = 'app'"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		most = max(most, n)
-		select {
-		case <-done:
-			return true
-		default:
-			return false
-		}
-	})
-	if most > budget || most < budget/2 {
-		t.Errorf("PostgreSQL saw %d connections of a budget of %d", most, budget)
-	}
-	c.withoutRoom(server, see, o.Tenants[0].Name)
+	see(notes("ta"))
+	tenant := visitors(t, "postgres", "ta")
+	tenant.DatabaseURL = server.URL("app", "postgres")
+	c := startCase(t, Options{Tenants: []Tenant{tenant}, Connections: 15})
+	c.sees("ta", []string{"1", "2"}, sub(t, "u1"))
+	c.withoutRoom(server, see, "ta")
 }
 
 // withoutRoom has others take all connections of the server, ours too.

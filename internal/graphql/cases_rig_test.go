@@ -86,7 +86,8 @@ func startCase(t *testing.T, o Options) *caseRig {
 	o.Logger = slog.New(slog.NewTextHandler(c.log, nil))
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the service's log:\n%.4000s", c.log)
+			log := c.log.String()
+			t.Logf("the end of the service's log:\n%s", log[max(0, len(log)-4000):])
 		}
 	})
 	c.service, c.url = serve(t, o)
