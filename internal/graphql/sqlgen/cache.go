@@ -77,8 +77,8 @@ func (c *cache) plan(k *kept, shape string) *plan {
 	return k.plans[shape]
 }
 
-// put keeps a plan, in place of the one that its document had for this shape. A document with more shapes than there is room for
-// starts again with this one.
+// put keeps a plan, in place of the one that its document had for this shape, if it is not too large. A document with more shapes
+// than there is room for starts again with this one.
 func (c *cache) put(key planKey, v *document.Variables, ids []source, shape string, p *plan) {
 	size := p.size() + len(shape) + planOverhead
 	own := v.Size() + keptOverhead
@@ -86,6 +86,7 @@ func (c *cache) put(key planKey, v *document.Variables, ids []source, shape stri
 		own += ids[i].size()
 	}
 	if own+size > c.budget {
+		p.own = size
 		return
 	}
 	c.mu.Lock()

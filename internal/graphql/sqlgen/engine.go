@@ -61,6 +61,9 @@ func (e *Engine) Execute(ctx context.Context, db DB, r Request) (*Response, erro
 	return e.run(ctx, db, r.Grow, p, vars)
 }
 
+// perTextByte is what a plan that refers to its document keeps of that, for each byte of the text.
+const perTextByte = 100
+
 var readOnly = []document.Error{{Message: "Mutations are not allowed here: this request may only read."}}
 
 func invalid(errs []document.Error) *Response {
@@ -100,7 +103,9 @@ func (e *Engine) compile(ctx context.Context, key planKey, r Request) (*plan, ma
 	}
 	c := &compiler{schema: e.schema, cat: e.cat, op: op, vars: vars, page: page}
 	p := c.compile()
-	if !p.introspects() {
+	if p.introspects() {
+		p.own = len(r.Query) * perTextByte
+	} else {
 		e.plans.put(key, op.Variables, c.ids, e.shape(c.ids, op.Variables, vars), p)
 	}
 	return p, vars, nil, nil

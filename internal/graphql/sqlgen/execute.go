@@ -38,6 +38,10 @@ type run struct {
 
 func (e *Engine) run(ctx context.Context, db DB, grow func(int64) error, p *plan, vars map[string]any) (*Response, error) {
 	r := &run{Engine: e, ctx: ctx, db: db, meter: meter{grow: grow}, plan: p, vars: vars, values: make([][]byte, len(p.roots)), bound: make([]binding, len(p.roots)), room: rooms.Get().(*room)}
+	r.meter.settled = int64(p.own)
+	if !r.meter.hold(0) {
+		return nil, r.meter.err
+	}
 	var err error
 	if p.mutation {
 		err = r.mutations()

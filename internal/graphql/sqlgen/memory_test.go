@@ -109,3 +109,29 @@ func TestOneEngineServesManyAtOnceWhilePlansComeAndGo(t *testing.T) {
 		t.Errorf("plans take %d bytes of %d", e.Size(), 16<<10)
 	}
 }
+
+func TestAPlanThatIsNotKeptIsChargedToItsRequest(t *testing.T) {
+	e, _ := forum(t, Options{PlanBytes: 4 << 10})
+	fields := func(n int) string { return "{ allPosts { nodes {" + strings.Repeat(" headline rowId", n) + " } } }" }
+	for what, c := range map[string]struct {
+		query string
+		least int64
+	}{
+		"small":         {fields(1), 0},
+		"introspection": {"{ __schema {" + strings.Repeat(" queryType { name }", 500) + " } }", 100 << 10},
+	} {
+		charged := int64(0)
+		_, _ = e.Execute(t.Context(), idle{}, Request{Query: c.query, Grow: func(n int64) error { charged += n; return nil }})
+		if charged < c.least || c.least == 0 && charged > 0 {
+			t.Errorf("%s: charged with %d bytes, want %d", what, charged, c.least)
+		}
+	}
+	var wide strings.Builder
+	for i := range 150 {
+		fmt.Fprintf(&wide, " f%d: personByAuthorId { username fullName }", i)
+	}
+	full := errors.New("full")
+	if _, err := e.Execute(t.Context(), idle{}, Request{Query: "{ allPosts { nodes {" + wide.String() + " } } }", Grow: func(int64) error { return full }}); !errors.Is(err, full) {
+		t.Errorf("a large plan without room for it: %v", err)
+	}
+}

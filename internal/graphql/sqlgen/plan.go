@@ -13,6 +13,7 @@ type plan struct {
 	mutation bool
 	roots    []root
 	bounds   []bounded
+	own      int // bytes of one that is not kept: its request's
 }
 
 // root is a field of the operation's top selection.
