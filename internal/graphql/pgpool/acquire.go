@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/leveehq/levee/gate"
 )
 
@@ -42,7 +40,7 @@ func (b *Budget) acquire(ctx context.Context, p *pool, deadline time.Time) (*con
 		case err != nil:
 			return nil, err
 		case n.room:
-			if c, err := b.open(p, n.victim); c != nil || err != nil {
+			if c, err := b.open(ctx, p, n.victim, deadline); c != nil || err != nil {
 				return c, err
 			}
 		case n.conn != nil:
@@ -50,7 +48,7 @@ func (b *Budget) acquire(ctx context.Context, p *pool, deadline time.Time) (*con
 				return n.conn, nil
 			}
 		default:
-			if err := b.pause(ctx, changed, n.again, deadline); err != nil {
+			if err := p.await(ctx, changed, n.again, deadline); err != nil {
 				return nil, err
 			}
 		}
@@ -122,37 +120,6 @@ func (p *pool) turnsLocked() bool {
 	return p.open > p.connecting && tooMany(p.lastErr)
 }
 
-func tooMany(err error) bool {
-	var e *pgconn.PgError
-	return errors.As(err, &e) && e.Code == tooManyConnections
-}
-
-// fullServer tells that another connection to the same server would make room by going; a role and a database have limits too.
-func fullServer(err error) bool {
-	var e *pgconn.PgError
-	return tooMany(err) && errors.As(err, &e) && e.Routine != "InitializeSessionUserId" && e.Routine != "CheckMyDatabase"
-}
-
-// makeRoom closes a connection to another database of a server that is full, if there is one that nobody uses.
-func (b *Budget) makeRoom(p *pool) bool {
-	b.mu.Lock()
-	c := b.mu.oldest
-	for c != nil && (c.pool.config.Host != p.config.Host || c.pool.config.Port != p.config.Port) {
-		c = c.newer
-	}
-	if c == nil || p.connecting > 1 { // one is enough, and all together are to ask seldom
-		b.mu.Unlock()
-		return false
-	}
-	b.unlinkLocked(c)
-	b.mu.Unlock()
-	b.closeAll([]*conn{c}, causeRoom)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.mu.open-- // ours is counted already
-	return true
-}
-
 // laterLocked waits for a connection of ours, or for the time to ask for another.
 func (p *pool) laterLocked(now time.Time) next {
 	if p.next.After(now) {
@@ -161,7 +128,8 @@ func (p *pool) laterLocked(now time.Time) next {
 	return next{} // somebody is asking, and will wake us
 }
 
-func (b *Budget) pause(ctx context.Context, changed <-chan struct{}, again, deadline time.Time) error {
+// await waits for a change, or until it is time to look again.
+func (p *pool) await(ctx context.Context, changed <-chan struct{}, again, deadline time.Time) error {
 	wait := time.NewTimer(time.Until(deadline))
 	defer wait.Stop()
 	var retry <-chan time.Time
@@ -178,59 +146,20 @@ func (b *Budget) pause(ctx context.Context, changed <-chan struct{}, again, dead
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-wait.C:
-		return &gate.Shed{Gate: gateName, Reason: gate.Timeout, Cost: 1, InUse: int64(b.o.Budget), Limit: int64(b.o.Budget), Waited: b.o.Wait, RetryAfter: time.Second}
+		return p.late()
 	}
 }
 
-// open makes a connection in the room that nextLocked has taken. It returns nothing if PostgreSQL has no room, but one of ours will
-// be free.
-func (b *Budget) open(p *pool, victim *conn) (*conn, error) {
-	if victim != nil {
-		b.closeAll([]*conn{victim}, causeRoom) // its room is ours
-	}
-	c, err := p.connect(b.life)
-	if err != nil && fullServer(err) && b.makeRoom(p) {
-		c, err = p.connect(b.life)
-	}
+var errSlow = errors.New("it does not answer in time")
+
+// late is the error of a request whose wait for a connection is over.
+func (p *pool) late() error {
+	b := p.b
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	defer b.wakeLocked()
-	p.connecting--
-	if err == nil {
-		b.count.opened.Add(1)
-		p.recoverLocked()
-		return c, nil
+	if p.connecting > 0 && p.open == p.connecting {
+		return &Unavailable{Err: errSlow}
 	}
-	p.open--
-	b.mu.open--
-	b.count.failures.Add(1)
-	p.failLocked(err)
-	if p.turnsLocked() {
-		return nil, nil
-	}
-	return nil, &Unavailable{Err: err}
-}
-
-func (p *pool) failLocked(err error) {
-	now := time.Now()
-	if p.pause = p.pause * 3 / 2; p.fails == 0 && now.Sub(p.full) >= fullTime {
-		p.pause = firstPause
-	}
-	if tooMany(err) {
-		p.full = now
-	}
-	p.pause = min(p.pause, lastPause)
-	p.fails++
-	p.next, p.lastErr = now.Add(p.pause), err
-	if now.Sub(p.logged) >= logEvery {
-		p.logged = now
-		p.b.o.Logger.Warn("cannot connect to PostgreSQL", "database", p.name, "failures", p.fails, "error", err.Error())
-	}
-}
-
-func (p *pool) recoverLocked() {
-	if p.fails > 0 {
-		p.b.o.Logger.Info("connected to PostgreSQL again", "database", p.name, "failures", p.fails)
-	}
-	p.fails, p.lastErr, p.logged = 0, nil, time.Time{}
+	limit := int64(b.o.Budget)
+	return &gate.Shed{Gate: gateName, Reason: gate.Timeout, Cost: 1, InUse: limit, Limit: limit, Waited: b.o.Wait, RetryAfter: time.Second}
 }
