@@ -132,7 +132,7 @@ func (a *connArgs) bind(vars map[string]any) (b bound, err error) {
 
 // fixedLimit is the limit of all requests of a plan, if the document says what it is. It is then a part of the statement: of a limit
 // that it is not told, PostgreSQL takes a tenth of the table, and so plans the statement anew for each request, with the value in
-// hand, which takes longer than to run it. A limit that varies remains a parameter, so that not every page size is a statement.
+// hand, which takes longer than to run it. Of limits that come in variables, see sizes.
 func (a *connArgs) fixedLimit(vars map[string]any) (limit int64, ok bool) {
 	if !a.first.settled(vars) || !a.last.settled(vars) || a.natural && (a.after.has(vars) || a.before.has(vars)) {
 		return 0, false

@@ -4,8 +4,8 @@
 // It refuses to hold a connection, to know tenants, roles or HTTP, and to build JSON in the database. A root field becomes
 // one column of the statement's only row: an object is ROW(...), a list is an array for each column of its rows, all in
 // PostgreSQL's binary format, which is length-prefixed, so nothing is escaped however deep it is nested, and Go writes the
-// response from the bytes. Values, cursors, and limits and offsets that come in variables are parameters. If the statement
-// fails, the root fields are run apart, so that one field's error leaves the others intact.
+// response from the bytes. Values, cursors, offsets that come in variables, and all but a few limits that do are parameters.
+// If the statement fails, the root fields are run apart, so that one field's error leaves the others intact.
 package sqlgen
 
 import (

@@ -34,6 +34,7 @@ type run struct {
 	pending []int // roots that have a place in the statement
 	room    *room // values are in it
 	meter   meter
+	limits  bool // limits are parts of the statement
 }
 
 func (e *Engine) run(ctx context.Context, db DB, grow func(int64) error, p *plan, vars map[string]any) (*Response, error) {
@@ -145,6 +146,7 @@ func (r *run) queries() error {
 	if len(r.pending) == 0 {
 		return nil
 	}
+	r.limits = r.plan.sizes.admit(r.bound)
 	err := r.statement(r.pending)
 	db := statementError(err)
 	if db == nil {
@@ -228,8 +230,7 @@ func (r *run) statement(roots []int) error {
 		} else {
 			sql.WriteString(", ")
 		}
-		r.plan.roots[i].sql.appendTo(&sql, len(params))
-		params = append(params, values...)
+		params = r.plan.roots[i].sql.appendTo(&sql, params, values, r.limits)
 		ran = append(ran, i)
 	}
 	if len(ran) == 0 {
@@ -340,8 +341,8 @@ func (r *run) change(i int, c *change) error {
 	var a, b strings.Builder
 	a.WriteString(r.o.Mark)
 	b.WriteString(r.o.Mark)
-	c.first.appendTo(&a, 0)
-	root.sql.appendTo(&b, 0)
+	first = c.first.appendTo(&a, nil, first, false)
+	second = root.sql.appendTo(&b, nil, second, false)
 	rows := 0
 	return r.db.DoAll(r.ctx, []Statement{
 		{SQL: a.String(), Params: first, Each: func([][]byte) error {

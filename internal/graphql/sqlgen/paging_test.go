@@ -127,6 +127,26 @@ func TestAPageThatNobodyAsksForIsNotRead(t *testing.T) {
 	}
 }
 
+func TestAFewPageSizesArePartsOfTheStatementAndOthersAreParameters(t *testing.T) {
+	e, db, _ := fewRows(t, Options{})
+	const query = "query ($n: Int, $m: Int) { allForums(first: $n) { nodes { rowId postsByForumId(first: $m) { nodes { rowId } } } } }"
+	texts := map[string]bool{}
+	for range 2 {
+		for n := range 30 {
+			ask(t, e, db, query, map[string]any{"n": json.Number(fmt.Sprint(30 - n)), "m": json.Number("2")})
+		}
+	}
+	for _, s := range db.asks {
+		texts[s.SQL] = true
+		if literal := len(s.Params) == 0; literal != strings.Contains(s.SQL, "limit 2::int8") {
+			t.Fatalf("%d parameters: %s", len(s.Params), s.SQL)
+		}
+	}
+	if len(texts) != mostSizes+1 {
+		t.Errorf("%d statements, not %d and one for all others", len(texts), mostSizes)
+	}
+}
+
 func TestAListThatCannotBeOrderedIsInTheOrderOfItsKey(t *testing.T) {
 	database := pgtest.Database(t)
 	pgtest.Exec(t, database, `create schema plain; create table plain.thing (id int primary key, b text); comment on table plain.thing is '@behavior -order';

@@ -14,6 +14,7 @@ type plan struct {
 	roots    []root
 	bounds   []bounded
 	own      int // bytes of one that is not kept: its request's
+	sizes    sizes
 }
 
 // root is a field of the operation's top selection.

@@ -78,17 +78,22 @@ func (w *builder) add(t text) {
 	}
 }
 
-// appendTo writes the text with its parameters numbered from n+1, and returns the last number.
-func (t text) appendTo(b *strings.Builder, n int) int {
+// appendTo writes the text, and appends the values that become its parameters to those before. With limits, values of limits are
+// written out instead.
+func (t text) appendTo(b *strings.Builder, params, values [][]byte, limits bool) [][]byte {
 	for i, part := range t.parts {
 		b.WriteString(part)
-		if i < len(t.params) {
-			n++
+		switch {
+		case i == len(t.params):
+		case limits && t.params[i].role == limitOf:
+			b.Write(values[i])
+		default:
+			params = append(params, values[i])
 			b.WriteByte('$')
-			b.WriteString(strconv.Itoa(n))
+			b.WriteString(strconv.Itoa(len(params)))
 		}
 	}
-	return n
+	return params
 }
 
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
