@@ -17,7 +17,7 @@ func (s *Schema) rowInput(c catalog.ClassID, name string, kind what) *Type {
 		const given = catalog.HasDefault | catalog.Generated | catalog.IdentityDefault | catalog.IdentityAlways
 		typ := &s.catalog.Types[column.Type]
 		notNull := column.Flags&catalog.NotNull != 0 || tags.has("notNull") || typ.Kind == 'd' && typ.NotNull || s.inVirtualPrimaryKey(c, id)
-		required := kind == inputType && notNull && column.Flags&given == 0 && !typ.Default
+		required := kind == inputType && notNull && column.Flags&given == 0 && !typ.Default && !tags.has("hasDefault")
 		ref, ok := s.columnRef(id, required, true)
 		if !ok {
 			return

@@ -78,6 +78,11 @@ func (s *Schema) makesRange(f *catalog.Proc) bool {
 // warnOfTags names what tags ask of a function that there is not.
 func (b *builder) warnOfTags(id catalog.ProcID) {
 	tags, _ := parseComment(b.catalog.Procs[id].Comment)
+	for _, t := range tags {
+		if strings.HasPrefix(t.name, "arg") && strings.HasSuffix(t.name, "variant") && t.value != "patch" && t.value != "input" {
+			b.warn("tag @%s of %s is without effect: there is no variant but patch", t.name, b.describeProc(id))
+		}
+	}
 	for what, effect := range map[string]string{"proc:orderBy": "ordering by", "condition:proc:filterBy": "conditions on"} {
 		if matches(what, false, tags) && !matches("*", false, tags) {
 			b.warn("%s: there is no %s computed columns, so that part of @behavior has no effect", b.describeProc(id), effect)

@@ -36,6 +36,7 @@ func New(c *catalog.Catalog) (*Schema, error) {
 			return nil, err
 		}
 	}
+	b.warnOfIgnored()
 	b.finish()
 	return s, nil
 }

@@ -52,7 +52,16 @@ func parseTag(line string) (tag, bool) {
 	if line[n] != ' ' && line[n] != '\t' {
 		return tag{}, false
 	}
-	return tag{name: line[:n], value: line[n+1:]}, true
+	return tag{name: spelled(line[:n]), value: line[n+1:]}, true
+}
+
+// spelled reads what PostGraphile reads too.
+func spelled(name string) string {
+	switch name {
+	case "behaviors", "behaviour", "behaviours":
+		return "behavior"
+	}
+	return name
 }
 
 // size leaves out the texts: they are parts of the catalog's.
