@@ -13,6 +13,9 @@ type class struct {
 	shown    bool  // is a table or view of an exposed schema
 	typed    bool  // has an object type: it is shown, or used as a type
 	readable bool  // is shown, and somebody may read it
+	gives    bool  // is the type of something that is read, by a column or function
+	given    bool  // is the type of something that is written, or of an argument
+	listed   bool  // is what a function returns a set of
 	place    int32 // in Schema.order
 	name     string
 	keys     []virtualUnique
@@ -40,6 +43,7 @@ type builder struct {
 	*Schema
 	typeNames, queryNames, changeNames []entry
 	taken                              map[uint64]string // who has a name, while they are given
+	used                               []bool            // by TypeID
 }
 
 func (b *builder) warn(format string, args ...any) {
@@ -125,38 +129,59 @@ func (s *Schema) classTags(c catalog.ClassID) tags {
 	return t
 }
 
-// findUsed marks the classes that values have as their types: those of columns, arguments and results, and so on inside.
+// findUsed marks the types that values have: those of columns, arguments and results, and so on inside. Too many may be marked, such
+// as those of functions that are not shown after all, but none too few.
 func (b *builder) findUsed() {
-	var mark func(t catalog.TypeID)
-	markColumns := func(c catalog.ClassID) {
-		k := &b.catalog.Classes[c]
-		for i := range uint32(k.Columns.N) {
-			mark(b.catalog.Columns[k.Columns.From+i].Type)
-		}
-	}
-	mark = func(t catalog.TypeID) {
-		t = b.baseOf(t)
-		if typ := &b.catalog.Types[t]; isArray(typ) {
-			t = b.baseOf(typ.Element)
-		}
-		c := b.catalog.Types[t].Class
-		if c == 0 || b.classes[c].typed || b.catalog.Classes[c].Columns.N == 0 || !matches("table", true, b.classTags(c)) || b.isEnumTable(c) {
-			return
-		}
-		b.classes[c].typed = true
-		markColumns(c)
-	}
+	b.used = make([]bool, len(b.catalog.Types))
 	for _, id := range b.order {
 		b.classes[id].typed = true
 	}
 	for _, id := range b.order {
-		markColumns(catalog.ClassID(id))
+		b.markColumns(catalog.ClassID(id), true, true)
 	}
 	for i := range b.catalog.Procs {
-		mark(b.catalog.Procs[i].Returns)
+		f := &b.catalog.Procs[i]
+		if c := b.mark(f.Returns, true, false); c != 0 && f.Set {
+			b.classes[c].listed = true
+		}
 	}
 	for i := range b.catalog.Args {
-		mark(b.catalog.Args[i].Type)
+		a := &b.catalog.Args[i]
+		in := a.Mode == 'i' || a.Mode == 'b' || a.Mode == 'v'
+		b.mark(a.Type, !in || a.Mode == 'b', in)
+	}
+}
+
+// mark marks a type that is read, or written, and returns its class if it is a row.
+func (b *builder) mark(t catalog.TypeID, gives, given bool) catalog.ClassID {
+	b.used[t] = true
+	t = b.baseOf(t)
+	b.used[t] = true
+	if typ := &b.catalog.Types[t]; isArray(typ) {
+		return b.mark(typ.Element, gives, given)
+	} else if typ.Kind == 'r' {
+		b.mark(typ.Element, gives, given)
+	}
+	c := b.catalog.Types[t].Class
+	if c == 0 {
+		return 0
+	}
+	k := &b.classes[c]
+	if gives, given = gives && !k.gives, given && !k.given; !gives && !given {
+		return c
+	}
+	k.gives, k.given = k.gives || gives, k.given || given
+	if k.typed || b.catalog.Classes[c].Columns.N > 0 && matches("table", true, b.classTags(c)) && !b.isEnumTable(c) {
+		k.typed = true
+		b.markColumns(c, gives, given)
+	}
+	return c
+}
+
+func (b *builder) markColumns(c catalog.ClassID, gives, given bool) {
+	k := &b.catalog.Classes[c]
+	for i := range uint32(k.Columns.N) {
+		b.mark(b.catalog.Columns[k.Columns.From+i].Type, gives, given)
 	}
 }
 

@@ -44,7 +44,7 @@ func New(c *catalog.Catalog) (*Schema, error) {
 // Catalog is what it was made from.
 func (s *Schema) Catalog() *catalog.Catalog { return s.catalog }
 
-// Type derives the type of that name, or returns nil. Built-in scalars are types too; introspection's types (__Schema and
+// Type derives the type of that name, or returns nil, as for one that no field leads to. Built-in scalars are types too; introspection's types (__Schema and
 // so on) are not.
 func (s *Schema) Type(name string) *Type {
 	if t := fixedType(name); t != nil {
@@ -63,8 +63,8 @@ func (s *Schema) Type(name string) *Type {
 	if !ok {
 		e, ok = s.companion(name)
 	}
-	if !ok {
-		return nil
+	if !ok || e.kind == rowType && !s.classes[e.id].shown && !s.classes[e.id].gives {
+		return nil // a row that is only an argument has an input alone
 	}
 	return s.derive(e, name)
 }

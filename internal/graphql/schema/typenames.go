@@ -84,9 +84,16 @@ func (s *Schema) companion(name string) (entry, bool) {
 func (s *Schema) hasCompanion(c catalog.ClassID, kind what) bool {
 	verb := ""
 	switch kind {
-	case connectionType, edgeType, inputType:
-		return true
-	case conditionType, orderByType, patchType:
+	case connectionType, edgeType:
+		return s.classes[c].shown || s.classes[c].listed
+	case inputType:
+		return s.classes[c].given || s.classes[c].shown && s.creatable(c)
+	case patchType:
+		if s.classes[c].given && s.classes[c].shown {
+			return true // a function's argument may be one
+		}
+		verb = "update"
+	case conditionType, orderByType:
 		return s.classes[c].shown
 	case createPayload, createInput:
 		return s.classes[c].shown && s.creatable(c)
@@ -100,7 +107,7 @@ func (s *Schema) hasCompanion(c catalog.ClassID, kind what) bool {
 	}
 	for _, m := range s.changesOf(c) {
 		if m.verb == verb {
-			return m.node || (kind == updatePayload || kind == deletePayload) && len(m.keys) > 0
+			return m.node || kind != updateInput && kind != deleteInput && len(m.keys) > 0
 		}
 	}
 	return false
@@ -166,7 +173,7 @@ func (b *builder) namePgTypes(give giver) {
 		if t.Kind == 'e' {
 			b.warnOfLabels(b.enumValues(t), who)
 		}
-		if b.hasOwnType(id) {
+		if b.hasOwnType(id) && b.used[id] {
 			name := b.typeOwnName(id)
 			give(name, ownType, uint32(id), 0, who)
 			if t := &b.catalog.Types[b.baseOf(id)]; t.Kind == 'c' || t.OID == oidInterval || isShape(t) {
