@@ -223,6 +223,17 @@ func wholeNumber(n json.Number) (float64, bool) {
 	return f, f == math.Trunc(f)
 }
 
+// plainly writes 5.0 and 5e0 as 5, where nothing is lost by it.
+func plainly(n json.Number) string {
+	const exact = 1 << 53
+	if strings.ContainsAny(n.String(), ".eE") {
+		if f, whole := wholeNumber(n); whole && math.Abs(f) < exact {
+			return strconv.FormatInt(int64(f), 10)
+		}
+	}
+	return n.String()
+}
+
 func finite(n json.Number) bool {
 	f, err := n.Float64()
 	return err == nil && !math.IsInf(f, 0)
@@ -235,7 +246,7 @@ func (c *coercion) text(name string, f form, value any) any {
 	case string:
 		s = v
 	case json.Number:
-		s = v.String()
+		s = plainly(v)
 	case bool:
 		s = strconv.FormatBool(v)
 	default:

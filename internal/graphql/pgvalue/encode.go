@@ -1,6 +1,7 @@
 package pgvalue
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -263,13 +264,25 @@ func encodeInterval(value any) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		b = append(append(append(b, n...), ' '), unit...)
+		b = append(append(append(b, withoutExponent(n)...), ' '), unit...)
 		b = append(b, ' ')
 	}
 	if b == nil {
 		return []byte("0 seconds"), nil
 	}
 	return b, nil
+}
+
+// withoutExponent writes a number as PostgreSQL reads it in an interval.
+func withoutExponent(n []byte) []byte {
+	if !bytes.ContainsAny(n, "eE") {
+		return n
+	}
+	f, err := strconv.ParseFloat(string(n), 64)
+	if err != nil {
+		return n // PostgreSQL says what is wrong
+	}
+	return strconv.AppendFloat(nil, f, 'f', -1, 64)
 }
 
 // appendQuoted quotes for literals of arrays, rows, ranges and hstore: all take a backslash before a quote or backslash.
