@@ -46,16 +46,18 @@ func (c *cluster) saturationIsShed(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var naps sync.WaitGroup
-	for i := range 3 * budget {
+	for i := range 2 * budget {
 		naps.Go(func() {
-			a, err := ask(ctx, s.HTTP, name(i%2), nap(20))
-			if err == nil && a.good() || err != nil && !errors.Is(err, context.Canceled) {
-				t.Errorf("a nap of 20 s: %+v, %v", a, err)
+			for ctx.Err() == nil {
+				a, err := ask(ctx, s.HTTP, name(i%2), nap(20))
+				if err == nil && a.good() || err != nil && !errors.Is(err, context.Canceled) {
+					t.Errorf("a nap of 20 s: %+v, %v", a, err)
+				}
 			}
 		})
 	}
-	sleeping := c.watchFor(t, "select count(*) from pg_stat_activity where usename = 'app' and wait_event = 'PgSleep'")
-	until(t, 5*time.Second, "all connections are taken", func() bool { return sleeping() == budget })
+	sleeping := c.watchFor(t, connections+" and wait_event = 'PgSleep'")
+	until(t, 20*time.Second, "all connections are taken", func() bool { return sleeping() == budget })
 	var all sync.WaitGroup
 	for i := range 20 {
 		all.Go(func() {

@@ -11,13 +11,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// watch counts the command's connections to a database, or with "" to all, every few milliseconds, on a connection of its own that is
+const connections = "select count(*) from pg_stat_activity where usename like 't__'"
+
+// watch counts the command's connections for a tenant, or with "" for all, every few milliseconds, on a connection of its own that is
 // made again when the server comes back. It ends when told, with the largest number and how often it looked.
-func (c *cluster) watch(t testing.TB, database string) (end func() (most, looks int)) {
+func (c *cluster) watch(t testing.TB, tenant string) (end func() (most, looks int)) {
 	t.Helper()
-	sql := "select count(*) from pg_stat_activity where usename = 'app'"
-	if database != "" {
-		sql += fmt.Sprintf(" and datname = '%s'", database)
+	sql := connections
+	if tenant != "" {
+		sql += fmt.Sprintf(" and usename = '%s'", tenant)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var most, looks int
