@@ -11,6 +11,7 @@ import (
 	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/graphql/auth"
 	"github.com/leveehq/levee/internal/graphql/pgpool"
+	"github.com/leveehq/levee/internal/graphql/sqlgen"
 	"github.com/leveehq/levee/residency"
 )
 
@@ -93,6 +94,8 @@ func overload(err error) (code string, after int, ok bool) {
 		return codeOf(atCache.Reason), seconds(atCache.RetryAfter), true
 	case errors.As(err, &lost):
 		return CodeUnavailable, 1, true
+	case errors.Is(err, sqlgen.ErrChanged):
+		return CodeRotating, 1, true
 	case errors.Is(err, context.DeadlineExceeded):
 		return CodeOverloaded, 1, true
 	}

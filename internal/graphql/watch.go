@@ -11,6 +11,7 @@ import (
 	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/graphql/catalog"
 	"github.com/leveehq/levee/internal/graphql/pgpool"
+	"github.com/leveehq/levee/internal/graphql/sqlgen"
 	"github.com/leveehq/levee/residency"
 )
 
@@ -42,7 +43,7 @@ func (s *Service) lookAgain(in *instance, than time.Duration) {
 // suspect has the schema looked at soon if the error is one that a change of it would explain.
 func (s *Service) suspect(in *instance, err error) {
 	var e *pgconn.PgError
-	if errors.As(err, &e) && slices.Contains(outdated, e.Code) {
+	if errors.Is(err, sqlgen.ErrChanged) || errors.As(err, &e) && slices.Contains(outdated, e.Code) {
 		s.lookAgain(in, lookSoon)
 	}
 }

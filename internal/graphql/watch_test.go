@@ -2,6 +2,7 @@ package graphql
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -131,4 +132,37 @@ func TestATenantIsBuiltAsSoonAsItsDatabaseIsThere(t *testing.T) {
 		status, _ := ask(t, url, `{ allNotes { nodes { rowId } } }`)
 		return status == 200
 	})
+}
+
+// The bytes of a real are those of some integer too: read as what the column was, they would be a wrong answer with status 200.
+func TestAColumnOfAnotherTypeIsNeverReadAsWhatItWas(t *testing.T) {
+	database := pgtest.Database(t)
+	pgtest.Exec(t, database, `create schema s; create domain s.amount as int; create table s.note (id int primary key, a int, b s.amount, c json, d timestamp, e int[]);
+		insert into s.note values (1, 1, 2, '{}', '2026-01-01', '{7}')`)
+	tenant := Tenant{DatabaseURL: pgtest.Server(t).URL("postgres", database), Schemas: []string{"s"}, AllowBypassRLS: true, Auth: auth.Options{AnonymousRole: auth.ConnectionRole}}
+	_, url := serve(t, Options{Tenants: []Tenant{tenant}, Watch: time.Hour})
+	one, many := `{ noteByRowId(rowId: 1) { %s } }`, `{ allNotes { nodes { %s } } }`
+	for _, c := range []struct{ ask, field, change, was, is string }{
+		{one, "a", `type real using 1.5`, `1`, `1.5`},
+		{many, "b", `type real using 2.5`, `2`, `2.5`},
+		{one, "c", `type text using 'no json'`, `{}`, `"no json"`},
+		{many, "d", `type timestamptz using '2026-01-01 00:00+00'`, `"2026-01-01T00:00:00.000000"`, `"2026-01-01T00:00:00.000000+00:00"`},
+		{many, "e", `type real[] using '{0.5}'`, `[7]`, `[0.5]`},
+	} {
+		query := fmt.Sprintf(c.ask, c.field)
+		if status, body := ask(t, url, query); status != 200 || !strings.Contains(body, `"`+c.field+`":`+c.was) {
+			t.Fatal(c.field, status, body)
+		}
+		pgtest.Exec(t, database, `alter table s.note alter column `+c.field+` `+c.change)
+		until(t, "the new type is served", func() bool {
+			status, body := ask(t, url, query)
+			switch {
+			case status == 503 && strings.Contains(body, CodeRotating):
+				return false
+			case status != 200 || !strings.Contains(body, `"`+c.field+`":`+c.is):
+				t.Fatalf("%s, read by the former schema: %d %s", c.field, status, body)
+			}
+			return true
+		})
+	}
 }

@@ -76,7 +76,18 @@ type Out struct {
 	array bool
 	names []string // awkward enum labels, each followed by its GraphQL name
 	known []string // the labels of an enum that is a table, which may have more by now
+	wire  Wire
 }
+
+// Wire is the type whose binary format is read, and the one that it is a domain over. The zero Wire is any: PostgreSQL has been asked
+// to make text of it.
+type Wire struct{ own, base uint32 }
+
+// Reads tells whether values of a PostgreSQL type are what is expected. The values themselves do not say.
+func (w Wire) Reads(oid uint32) bool { return w.own == 0 || oid == w.own || oid == w.base }
+
+// Wire is the type that AppendJSON expects.
+func (o Out) Wire() Wire { return o.wire }
 
 // OutOf returns the way of a leaf or of an array of leaves (domains are what they are over), for a field of the schema's
 // type ref; ok is false for composites, ranges, intervals, shapes and arrays of those.
@@ -102,6 +113,9 @@ func OutOf(s *schema.Schema, t catalog.TypeID, ref schema.Ref) (o Out, ok bool) 
 		o.kind = asHstore
 	default:
 		o.kind = kindsByOID[typ.OID] // absent: asText
+	}
+	if o.SQL("v") == "v" {
+		o.wire = Wire{c.Types[t].OID, c.Types[baseOf(c, t)].OID}
 	}
 	return o, true
 }

@@ -105,7 +105,8 @@ func (c *compiler) query(cols *columns, sets []ast.SelectionSet) *out {
 // columns are the expressions of a record being built, or of a row of a list.
 type columns struct {
 	list   []text
-	arrays []bool // of each: it is an array
+	types  []pgvalue.Wire // of each; it is certain of leaves only
+	arrays []bool         // of each: it is an array
 }
 
 // add appends an expression, which out reads; an empty one is no column.
@@ -114,6 +115,7 @@ func (l *columns) add(w *builder, o *out) int {
 		return -1
 	}
 	l.list = append(l.list, w.text())
+	l.types = append(l.types, o.leaf.Wire())
 	l.arrays = append(l.arrays, o.kind == outList || o.kind == outLeaf && o.leaf.IsArray())
 	return len(l.list) - 1
 }
@@ -158,7 +160,7 @@ func (c *compiler) queryField(w *builder, s *selected) *out {
 			return o
 		}
 		cols.row(w)
-		return &out{kind: outObject, fields: o.fields}
+		return &out{kind: outObject, fields: o.fields, types: cols.types}
 	case schema.OpQueryID:
 		return &out{kind: outConst, text: `"query"`}
 	case schema.OpNode:
@@ -233,7 +235,7 @@ func (c *compiler) node(w *builder, s *selected) *out {
 			return o
 		}
 		cols.row(w)
-		return &out{kind: outObject, fields: o.fields}
+		return &out{kind: outObject, fields: o.fields, types: cols.types}
 	}
 	typeName, _, ok := decodeID(text)
 	class, known := c.schema.NodeType(typeName)
@@ -248,6 +250,7 @@ func (c *compiler) node(w *builder, s *selected) *out {
 func (c *compiler) object(w *builder, r rowRef, t *schema.Type, sets []ast.SelectionSet) *out {
 	cols := &columns{}
 	o := c.fields(cols, r, t, sets)
+	o.types = cols.types
 	cols.row(w)
 	return o
 }

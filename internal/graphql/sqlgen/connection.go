@@ -170,7 +170,7 @@ func (c *compiler) pageInfo(k *connection, s *selected, cursors *bool) *out {
 // count. rows writes where the rows come from; they are in a sub-select, whose order is that in which they are put together.
 func (c *compiler) end(w *builder, k *connection, count *builder, rows func(w *builder)) *out {
 	x := k.out.extra
-	x.natural, x.digest, x.wrapped = k.args.natural, k.args.digest, k.items.arrays
+	x.natural, x.digest, x.wrapped, x.types = k.args.natural, k.args.digest, k.items.arrays, k.items.types
 	c.root.conns[k.number] = k.args
 	if !x.rows {
 		cols := &columns{}
@@ -184,7 +184,7 @@ func (c *compiler) end(w *builder, k *connection, count *builder, rows func(w *b
 		w := &builder{}
 		w.put("true")
 		k.items.add(w, &out{kind: outLeaf})
-		x.wrapped = k.items.arrays
+		x.wrapped, x.types = k.items.arrays, k.items.types
 	}
 	alias := c.nextAlias()
 	w.put("(select row(")

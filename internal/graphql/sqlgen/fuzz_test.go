@@ -47,8 +47,8 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte{0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0})
 	f.Add(binary.BigEndian.AppendUint32(nil, 0))
 	f.Fuzz(func(t *testing.T, v []byte) {
-		if cols, err := readRecord(v, nil); err == nil {
-			again, err := readRecord(record(cols...), nil)
+		if cols, err := readRecord(v, nil, nil); err == nil {
+			again, err := readRecord(record(cols...), nil, nil)
 			if err != nil || !slices.EqualFunc(cols, again, same) {
 				t.Errorf("%q read again is %q, %v", cols, again, err)
 			}

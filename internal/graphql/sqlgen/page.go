@@ -1,6 +1,7 @@
 package sqlgen
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strconv"
 
@@ -25,7 +26,7 @@ func (r *renderer) page(o *out, rec [][]byte) (p window, err error) {
 	if !o.extra.rows {
 		return p, nil
 	}
-	if p.cells, p.n, err = r.read(rec, len(o.extra.wrapped)); err != nil {
+	if p.cells, p.n, err = r.read(rec, o.extra); err != nil {
 		return p, err
 	}
 	if b.most > 0 && p.n > b.most {
@@ -47,13 +48,16 @@ func (r *renderer) page(o *out, rec [][]byte) (p window, err error) {
 }
 
 // read takes in the columns of a list: arrays of one length, or null if there are no rows.
-func (r *renderer) read(rec [][]byte, columns int) (cells [][]byte, n int, err error) {
-	if len(rec) < columns {
+func (r *renderer) read(rec [][]byte, x *connOut) (cells [][]byte, n int, err error) {
+	if len(rec) < len(x.types) {
 		return nil, 0, errWire
 	}
 	start := len(r.cells)
-	for i := range columns {
+	for i := range x.types {
 		if rec[i] != nil {
+			if !x.wrapped[i] && len(rec[i]) >= 12 && !x.types[i].Reads(binary.BigEndian.Uint32(rec[i][8:])) {
+				return nil, 0, ErrChanged
+			}
 			if !r.fits(0, items(rec[i])) {
 				return nil, 0, r.meter.err
 			}
@@ -85,7 +89,10 @@ func (r *renderer) row(x *connOut, p *window, i int) (rec [][]byte, err error) {
 			continue
 		}
 		to := len(r.stack)
-		if r.stack, err = readRecord(v, r.stack); err != nil || len(r.stack) != to+1 {
+		if r.stack, err = readRecord(v, r.stack, x.types[column:column+1]); err != nil {
+			return nil, err
+		}
+		if len(r.stack) != to+1 {
 			return nil, errWire
 		}
 	}
@@ -98,8 +105,7 @@ func (r *renderer) ofRow(x *connOut, p *window, i int, f func(rec [][]byte) bool
 	rec, err := r.row(x, p, i)
 	defer func() { r.stack = r.stack[:from] }()
 	if err != nil {
-		r.fail(err)
-		return r.null()
+		return r.unreadable(err)
 	}
 	return f(rec)
 }
@@ -109,8 +115,7 @@ func (r *renderer) connection(o *out, rec [][]byte) bool {
 	defer func() { r.cells = r.cells[:cells] }()
 	p, err := r.page(o, rec)
 	if err != nil {
-		r.fail(err)
-		return r.null()
+		return r.unreadable(err)
 	}
 	start := len(r.dst)
 	r.begin(o)

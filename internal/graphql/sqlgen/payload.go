@@ -31,6 +31,7 @@ func (c *compiler) payload(w *builder, s *selected, input source) (o *out, use r
 		}
 		o.fields = append(o.fields, of)
 	}
+	o.types = cols.types
 	w.put("select ")
 	cols.row(w)
 	use = c.useOf(w.text(), row, s.def.Bind.Class)
@@ -106,7 +107,7 @@ func (c *compiler) payloadField(w *builder, cols *columns, f *selected, row rowR
 			return o
 		}
 		inner.row(w)
-		return &out{kind: outObject, fields: o.fields}
+		return &out{kind: outObject, fields: o.fields, types: inner.types}
 	case schema.OpPayloadEdge:
 		return c.payloadEdge(w, f, row, present)
 	case schema.OpPayloadResult:
@@ -192,6 +193,7 @@ func (c *compiler) payloadEdge(w *builder, f *selected, row rowRef, present stri
 		x.digest = c.digest(f.def.Bind.Class, order)
 		c.cursorColumns(x, cols, order, row)
 	}
+	o.types = cols.types
 	w.put(present)
 	cols.row(w)
 	w.put(" end")

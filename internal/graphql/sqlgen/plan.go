@@ -37,10 +37,11 @@ type out struct {
 	leaf   pgvalue.Out
 	text   string // outConst: JSON; outNodeID: how the id begins
 	fields []outField
-	item   *out // of lists and rows
-	column int  // outColumn: it; outNodeID: the first of its columns; outJoined: whether there is such a row
-	conn   int  // outConn: its number
-	part   int  // outBound: 0 or 2; outPart: which; outPageInfo: schema.Op
+	types  []pgvalue.Wire // outObject: of its record's columns
+	item   *out           // of lists and rows
+	column int            // outColumn: it; outNodeID: the first of its columns; outJoined: whether there is such a row
+	conn   int            // outConn: its number
+	part   int            // outBound: 0 or 2; outPart: which; outPageInfo: schema.Op
 	extra  *connOut
 }
 
@@ -96,10 +97,11 @@ type keyPart struct {
 // connOut is what a connection's output needs besides its arguments. Cursors share it. Its record has an array for each column of
 // the rows, then their count.
 type connOut struct {
-	rows    bool   // rows are asked for
-	wrapped []bool // of each column: its values are in records
-	count   int    // where totalCount is; -1
-	cursors int    // first column of the cursor's parts; -1
+	rows    bool           // rows are asked for
+	types   []pgvalue.Wire // of the columns
+	wrapped []bool         // of each column: its values are in records
+	count   int            // where totalCount is; -1
+	cursors int            // first column of the cursor's parts; -1
 	leaves  []pgvalue.Out
 	named   int // of leaves, those that are in every cursor
 	natural bool

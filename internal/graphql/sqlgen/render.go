@@ -80,9 +80,9 @@ func (r *renderer) value(o *out, v []byte, rec [][]byte) (null bool) {
 	case outLeaf:
 		return r.leaf(o, v)
 	case outObject:
-		return r.within(v, func(rec [][]byte) bool { return r.object(o, rec) })
+		return r.within(v, o.types, func(rec [][]byte) bool { return r.object(o, rec) })
 	case outConn:
-		return r.within(v, func(rec [][]byte) bool { return r.connection(o, rec) })
+		return r.within(v, nil, func(rec [][]byte) bool { return r.connection(o, rec) })
 	case outList:
 		return r.list(o, v)
 	case outInterval:
@@ -137,16 +137,24 @@ func (r *renderer) infinite(o *out, v []byte) bool {
 }
 
 // within reads a record, and calls f with its columns.
-func (r *renderer) within(v []byte, f func(rec [][]byte) bool) bool {
+func (r *renderer) within(v []byte, types []pgvalue.Wire, f func(rec [][]byte) bool) bool {
 	from := len(r.stack)
 	var err error
-	r.stack, err = readRecord(v, r.stack)
+	r.stack, err = readRecord(v, r.stack, types)
 	defer func() { r.stack = r.stack[:from] }()
 	if err != nil {
-		r.fail(err)
-		return r.null()
+		return r.unreadable(err)
 	}
 	return f(r.stack[from:len(r.stack):len(r.stack)])
+}
+
+// unreadable is of what PostgreSQL sent. If that is of another type, so may be all else, and nothing is to be shown of it.
+func (r *renderer) unreadable(err error) bool {
+	if errors.Is(err, ErrChanged) {
+		r.meter.err = err
+	}
+	r.fail(err)
+	return r.null()
 }
 
 func (r *renderer) object(o *out, rec [][]byte) bool {

@@ -3,6 +3,8 @@ package sqlgen
 import (
 	"encoding/json"
 	"unsafe"
+
+	"github.com/leveehq/levee/internal/graphql/pgvalue"
 )
 
 // size is an estimate from above of what a plan keeps, by walking it.
@@ -64,12 +66,12 @@ func (o *out) size() int {
 	if o == nil {
 		return 0
 	}
-	n := int(unsafe.Sizeof(*o)) + len(o.text) + o.item.size()
+	n := int(unsafe.Sizeof(*o)) + len(o.text) + 8*len(o.types) + o.item.size()
 	for i := range o.fields {
 		n += int(unsafe.Sizeof(outField{})) + 2*len(o.fields[i].name) + 8 + o.fields[i].out.size()
 	}
 	if o.extra != nil {
-		n += int(unsafe.Sizeof(*o.extra)) + len(o.extra.leaves)*32 + len(o.extra.wrapped)
+		n += int(unsafe.Sizeof(*o.extra)) + len(o.extra.leaves)*int(unsafe.Sizeof(pgvalue.Out{})) + 9*len(o.extra.wrapped)
 	}
 	return n
 }

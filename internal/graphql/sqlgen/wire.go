@@ -4,22 +4,30 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+
+	"github.com/leveehq/levee/internal/graphql/pgvalue"
 )
 
 // errWire is bytes that are not what PostgreSQL's binary format says. A true server never sends them.
 var errWire = errors.New("malformed record from the database")
 
+// ErrChanged says that a value is of another type than it was when the schema was read: a table has been altered meanwhile.
+var ErrChanged = errors.New("The schema has changed. Ask again.")
+
 // readRecord appends the columns of a record to cols: int32 their number, then for each uint32 type, int32 length (-1: null) and
-// bytes. (src/backend/utils/adt/rowtypes.c, record_send)
-func readRecord(v []byte, cols [][]byte) ([][]byte, error) {
+// bytes. (src/backend/utils/adt/rowtypes.c, record_send) Each column must be of its type.
+func readRecord(v []byte, cols [][]byte, types []pgvalue.Wire) ([][]byte, error) {
 	if len(v) < 4 {
 		return cols, errWire
 	}
 	n := int32(binary.BigEndian.Uint32(v))
 	v = v[4:]
-	for range n {
+	for i := range int(n) {
 		if len(v) < 8 {
 			return cols, errWire
+		}
+		if i < len(types) && !types[i].Reads(binary.BigEndian.Uint32(v)) {
+			return cols, ErrChanged
 		}
 		size := int32(binary.BigEndian.Uint32(v[4:]))
 		v = v[8:]
