@@ -25,6 +25,9 @@ func Run(t *testing.T, mixed time.Duration, requests, deaths int) {
 // budgetHolds asks all tenants at once for some time: the command never has more connections than its budget.
 func (c *cluster) budgetHolds(t *testing.T, d time.Duration) {
 	s := c.serve(t, budget)
+	for i := range count {
+		served(t, s, name(i))
+	}
 	end := c.watch(t, "")
 	l := startLoad(t, s, list, first, five, nap(0.03), write)
 	began := time.Now()
@@ -34,6 +37,9 @@ func (c *cluster) budgetHolds(t *testing.T, d time.Duration) {
 	t.Logf("%v; at most %d connections, seen %d times", l, most, looks)
 	if most > budget || most < budget/2 || looks < 50 {
 		t.Errorf("%d connections of %d, seen %d times", most, budget, looks)
+	}
+	if l.mu.slowest > 2*wait+late { // at the door, and for a connection: all instances are there
+		t.Errorf("the slowest took %v", l.mu.slowest)
 	}
 }
 
