@@ -20,8 +20,14 @@ import (
 	"github.com/leveehq/levee/internal/graphql/sqlgen"
 )
 
-// answerPatience is how long a client may take to read its answer: it holds the answer's bytes.
-const answerPatience = 60 * time.Second
+const (
+	// answerPatience is how long a client may take to read its answer: it holds the answer's bytes.
+	answerPatience = 60 * time.Second
+
+	// pieceBytes are to be read within piecePatience each: who reads nothing is not waited for as long as who reads slowly.
+	pieceBytes    = 64 << 10
+	piecePatience = 10 * time.Second
+)
 
 const (
 	typeGraphQL = "application/graphql-response+json"
@@ -173,13 +179,37 @@ func (c *call) write(status int, begin []byte, rest ...[]byte) error {
 	c.header()
 	c.w.Header().Set("Content-Length", strconv.Itoa(length))
 	c.code, c.bytes = status, int64(length)
-	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(answerPatience))
+	end := time.Now().Add(answerPatience)
+	if length <= pieceBytes {
+		_ = http.NewResponseController(c.w).SetWriteDeadline(end)
+		end = time.Time{}
+	}
 	c.w.WriteHeader(status)
-	_, err := c.w.Write(begin)
+	err := c.send(begin, end)
 	for i := 0; i < len(rest) && err == nil; i++ {
-		_, err = c.w.Write(rest[i])
+		err = c.send(rest[i], end)
 	}
 	return err
+}
+
+// send writes b in pieces, each with its own deadline and none beyond end; the zero end is a deadline that is set already.
+func (c *call) send(b []byte, end time.Time) error {
+	if end.IsZero() {
+		_, err := c.w.Write(b)
+		return err
+	}
+	rc := http.NewResponseController(c.w)
+	for piece := range slices.Chunk(b, pieceBytes) {
+		at := time.Now().Add(piecePatience)
+		if at.After(end) {
+			at = end
+		}
+		_ = rc.SetWriteDeadline(at)
+		if _, err := c.w.Write(piece); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *call) record(err error) {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// bodyPatience is how long a client may take to send its request: it holds a permit.
+	// bodyPatience is how long a client may take to send its request.
 	bodyPatience = 10 * time.Second
 
 	// smallBody and smallValues are covered by perRequest: the body with its copies, and what it is parsed into.
@@ -27,27 +27,34 @@ const (
 	bodyFactor = 3
 )
 
-// read takes in the request. Large ones are charged for: first for their text, and then for what the text becomes, which may be
-// sixty times as large. Who waits for the second holds the first, and nobody the other way around.
-func (c *call) read() (r sqlgen.Request, err error) {
-	length := c.r.ContentLength
+// receive takes in the body, before the request has a place at the door: who sends slowly keeps nobody out. Large ones are charged
+// for until taken is called, fairly between addresses, as nobody is known yet.
+func (c *call) receive() (body []byte, taken func(), err error) {
+	length, taken := c.r.ContentLength, func() {}
 	if length > c.opt.MaxBody {
-		return r, c.tooLong()
+		return nil, taken, c.tooLong()
 	}
 	if length < 0 {
 		length = c.opt.MaxBody // it comes in chunks, and does not say
 	}
 	if length > smallBody {
-		p, err := c.gates.bodies.Admit(c.r.Context(), c.key(), min(length*bodyFactor, c.shares.bodies))
+		host, _, _ := net.SplitHostPort(c.r.RemoteAddr)
+		p, err := c.gates.bodies.Admit(c.r.Context(), host, min(length*bodyFactor, c.shares.bodies))
 		if err != nil {
-			return r, err
+			return nil, taken, err
 		}
-		defer p.Release()
+		taken = p.Release
 	}
-	body, err := c.readBody(length)
+	body, err = c.readBody(length)
 	if err != nil {
-		return r, err
+		taken()
 	}
+	return body, taken, err
+}
+
+// parse takes the body apart, and charges for what that becomes, which may be sixty times as large. Who waits for that holds the
+// body, and nobody the other way around.
+func (c *call) parse(body []byte) (r sqlgen.Request, err error) {
 	e, err := open(c.r.Header.Get("Content-Type"), body)
 	if err != nil {
 		return r, err

@@ -75,7 +75,12 @@ func TestLargeRequestsAreChargedForOrTurnedAway(t *testing.T) {
 		body := `{"query":"{ __typename }","variables":` + variables + `}`
 		c := &call{Service: s, w: httptest.NewRecorder(), r: httptest.NewRequest(http.MethodPost, "/graphql", strings.NewReader(body)), name: "x"}
 		c.r.Header.Set("Content-Type", "application/json")
-		_, err := c.read()
+		text, taken, err := c.receive()
+		if err != nil {
+			return c, err
+		}
+		defer taken()
+		_, err = c.parse(text)
 		return c, err
 	}
 	charged := func() int64 { return s.gates.variables.Stats().InUse }

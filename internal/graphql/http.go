@@ -89,13 +89,19 @@ func (c *call) serve() error {
 	if at.by != byHost && !validTenant(at.name) {
 		return c.noTenant()
 	}
-	if err := c.admit(c.gates.requests, 1); err != nil {
-		return err
-	}
-	request, err := c.read()
+	body, taken, err := c.receive()
 	if err != nil {
 		return err
 	}
+	defer taken()
+	if err := c.admit(c.gates.requests, 1); err != nil {
+		return err
+	}
+	request, err := c.parse(body)
+	if err != nil {
+		return err
+	}
+	taken()
 	if c.tenant, err = c.Service.tenant(c.r.Context(), at); err != nil {
 		return err
 	}
@@ -151,5 +157,22 @@ func (c *call) execute(request sqlgen.Request) error {
 	if n := int64(response.Data.Len()); n > c.opt.MaxResponse && !c.changes {
 		return &pgpool.TooLarge{Declared: n, Limit: c.opt.MaxResponse}
 	}
+	if response.Stream == nil { // a client that reads slowly keeps neither the instance nor a place at the door
+		in.Release()
+		c.leaveDoor(int64(response.Data.Len()))
+	}
 	return c.answer(response)
+}
+
+// smallAnswer is what the kernel takes at once, however slowly the client reads.
+const smallAnswer = 16 * kib
+
+// leaveDoor makes place for the next request, if the answer is charged for otherwise or small.
+func (c *call) leaveDoor(n int64) {
+	if missing := n - c.charged; n > smallAnswer && missing > 0 {
+		if err := c.admitWith(c.gates.answers, missing, gate.Waiting{Wait: time.Millisecond}); err != nil {
+			return
+		}
+	}
+	c.permits[0].Release()
 }

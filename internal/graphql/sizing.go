@@ -74,7 +74,7 @@ func (o *Options) divide() (s shares, err error) {
 
 type gates struct{ requests, bodies, variables, answers, compile *gate.Gate }
 
-// queue bounds those who wait at the door; their bodies are not read yet.
+// queue bounds those who wait at the door. They have a connection each, of which there are fewer, and a small body.
 const queue = 1024
 
 func (o *Options) makeGates(k *levee.Kernel, s shares) (g gates, err error) {
@@ -84,7 +84,7 @@ func (o *Options) makeGates(k *levee.Kernel, s shares) (g gates, err error) {
 		}
 	}
 	mk(&g.requests, gate.Options{Name: "graphql_requests", Limit: s.requests, PerKeyContended: max(1, s.requests/2), Queue: queue, QueuePerKey: queue / 2, Wait: o.Wait})
-	mk(&g.bodies, gate.Options{Name: "graphql_bodies", Limit: s.bodies, Queue: queue, QueuePerKey: queue / 2, Wait: o.Wait})
+	mk(&g.bodies, gate.Options{Name: "graphql_bodies", Limit: s.bodies, PerKeyContended: max(1, s.bodies/2), Queue: queue, QueuePerKey: queue / 2, Wait: o.Wait})
 	mk(&g.variables, gate.Options{Name: "graphql_variables", Limit: s.variables, Queue: queue, QueuePerKey: queue / 2, Wait: o.Wait})
 	mk(&g.answers, gate.Options{Name: "graphql_answers", Limit: s.answers, MaxCost: s.answers, Queue: queue, Wait: o.Wait})
 	mk(&g.compile, gate.Options{Name: "graphql_compile", Limit: 1, Queue: queue, QueuePerKey: queue / 2, Wait: o.Wait})

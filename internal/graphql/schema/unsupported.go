@@ -94,6 +94,8 @@ func (b *builder) eachComment(note func(comment string, what func() string)) {
 		note(c.Keys[i].Comment, func() string { return "constraint " + c.Keys[i].Name + " of " + b.describe(c.Keys[i].Class) })
 	}
 	for i := range c.ForeignKeys {
-		note(c.ForeignKeys[i].Comment, func() string { return "constraint " + c.ForeignKeys[i].Name + " of " + b.describe(c.ForeignKeys[i].Class) })
+		note(c.ForeignKeys[i].Comment, func() string {
+			return "constraint " + c.ForeignKeys[i].Name + " of " + b.describe(c.ForeignKeys[i].Class)
+		})
 	}
 }
