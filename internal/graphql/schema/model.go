@@ -138,6 +138,8 @@ const (
 	OpForward     // personByAuthorId; ForeignKey
 	OpBackward    // commentsByPostId; ForeignKey; a connection
 	OpBackwardOne // profileByPersonId; ForeignKey
+	OpRef         // what paths of relations lead to; Class, Index for Schema.Paths; a connection
+	OpRefOne      // the same, one row
 	OpComputed    // fullName; Class, Proc, Result
 	OpRecordField // column N of a function's record; Index in the out and table columns; Pg
 

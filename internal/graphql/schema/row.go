@@ -29,6 +29,7 @@ func (s *Schema) row(c catalog.ClassID, name string) *Type {
 	if s.classes[c].shown {
 		t.Fields = append(t.Fields, s.forwardFields(c)...)
 		t.Fields = append(t.Fields, s.backwardFields(c)...)
+		t.Fields = append(t.Fields, s.refFields(c)...)
 	}
 	t.Fields = firstOfEachName(t.Fields)
 	if len(t.Fields) == 0 {

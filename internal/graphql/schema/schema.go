@@ -20,6 +20,7 @@ type Schema struct {
 	renamed  map[catalog.TypeID]string   // types whose own names were taken
 	columns  map[catalog.ColumnID]string // columns whose own names were taken
 	enums    enumTables
+	refs     []ref
 	types    index
 	queries  index
 	changes  index
@@ -31,13 +32,14 @@ type Schema struct {
 func New(c *catalog.Catalog) (*Schema, error) {
 	s := &Schema{catalog: c}
 	b := &builder{Schema: s}
-	for _, step := range []func() error{b.readClasses, b.readKeys, b.readRelations, b.readProcs, b.nameTypes, b.nameRoots} {
+	for _, step := range []func() error{b.readClasses, b.readKeys, b.readRelations, b.readRefs, b.readProcs, b.nameTypes, b.nameRoots} {
 		if err := step(); err != nil {
 			return nil, err
 		}
 	}
 	b.warnOfIgnored()
 	b.finish()
+	s.warnOfHiddenRefs()
 	return s, nil
 }
 
@@ -209,7 +211,7 @@ func (s *Schema) Size() int64 {
 	for _, k := range s.virtual {
 		n += sizeOf(k.Columns) + sizeOf(k.ForeignColumns) + k.tags.size()
 	}
-	n += s.enums.size()
+	n += s.enums.size() + sizeOfRefs(s.refs)
 	for _, name := range s.columns {
 		n += 2*int64(unsafe.Sizeof(name)) + int64(len(name))
 	}

@@ -22,7 +22,6 @@ var unsupported = map[string]string{
 	"nodeIdCodec":            "node ids are base64 of JSON always",
 	"partitionExpose":        "partitions are served as what they are partitions of, always",
 	"deprecation":            "write @deprecated",
-	"ref":                    "there are no fields for paths of relations", "refVia": "there are no fields for paths of relations",
 }
 
 // without are the values that say what is done anyway.

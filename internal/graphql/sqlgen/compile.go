@@ -290,6 +290,10 @@ func (c *compiler) rowField(f *outField, cols *columns, r rowRef, s *selected) {
 			return
 		}
 		f.out = c.single(w, s, to, r)
+	case schema.OpRefOne:
+		f.out = c.refOne(w, s, r)
+	case schema.OpRef:
+		f.out = c.table(w, s, b.Class, func(w *builder, alias string) { c.through(w, alias, r, c.schema.Paths(b.Index)) })
 	case schema.OpBackward:
 		k := b.ForeignKey
 		f.out = c.table(w, s, k.Class, func(w *builder, alias string) { c.join(w, alias, k.Columns, r, k.ForeignColumns) })

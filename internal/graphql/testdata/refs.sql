@@ -1,0 +1,24 @@
+-- Fields that are paths of relations. Loaded by a superuser into an empty database.
+set client_min_messages = warning;
+create schema app;
+create table app.orgs (id int primary key, name text);
+create table app.teams (id int primary key, org_id int not null references app.orgs, name text);
+create index on app.teams (org_id);
+create table app.people (id int primary key, team_id int references app.teams, boss_id int references app.people, name text);
+create index on app.people (team_id); create index on app.people (boss_id);
+create table app.tasks (id int primary key, person_id int not null references app.people, other_id int references app.people, title text);
+create index on app.tasks (person_id); create index on app.tasks (other_id);
+create table app.profiles (person_id int primary key references app.people, bio text);
+create table app.tags (id int primary key, name text);
+create table app.task_tags (task_id int references app.tasks, tag_id int references app.tags, primary key (task_id, tag_id));
+create index on app.task_tags (tag_id);
+comment on table app.tasks is E'@ref org to:Org singular via:(person_id)->people(id);(team_id)->teams(id);(org_id)->orgs(id)\n@ref team via:people;teams singular\n@ref tags to:Tag via:task_tags;tags';
+comment on table app.orgs is E'@ref people via:teams;people\n@ref all_tasks to:Task via:teams;people;(id)->tasks(person_id)\n@ref any_profile singular via:teams;people;profiles\n@ref tags via:teams;people;(id)->tasks(person_id);task_tags;tags';
+comment on table app.people is E'@ref org via:teams;orgs singular\n@ref bio to:Profile singular via:(id)->profiles(person_id)\n@ref my_tasks via:(id)->tasks(person_id)\n@ref no_tasks via:(id)->tasks(person_id) behavior:"-connection"\n@ref worked_with to:Tag via:tasks;task_tags;tags';
+insert into app.orgs values (1, 'o1'), (2, 'o2');
+insert into app.teams values (1, 1, 't1'), (2, 1, 't2'), (3, 2, 't3');
+insert into app.people values (1, 1, null, 'a'), (2, 1, 1, 'b'), (3, 2, 1, 'c'), (4, 3, 2, 'd'), (5, null, null, 'e');
+insert into app.tasks values (1, 1, 2, 'x'), (2, 2, null, 'y'), (3, 3, 3, 'z'), (4, 5, 1, 'w'), (5, 2, 4, 'v');
+insert into app.profiles values (1, 'A'), (3, 'C'), (4, 'D');
+insert into app.tags values (1, 'red'), (2, 'green'), (3, 'blue');
+insert into app.task_tags values (1, 1), (1, 2), (2, 1), (3, 3), (5, 1), (5, 2), (5, 3);
