@@ -101,6 +101,7 @@ var samples = map[string]sample{
 			"130-timestamps-and-their-ranges.json":                    "null is null: of every kind of range",
 			"163-create-with-extension-types.json":                    "types of extensions work from any schema",
 			"178-update-extension-types.json":                         "types of extensions work from any schema",
+			"208-update-missing-row-with-a-mutation-id.json":          "a payload names its mutation whether there is a row or not",
 		},
 	},
 }

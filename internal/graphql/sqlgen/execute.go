@@ -322,12 +322,12 @@ func (r *run) change(i int, c *change) error {
 		r.fail(i, err)
 		return nil
 	}
+	if c.node >= 0 && r.bound[i].nodes[c.node] == nil {
+		return nil // an id that names nothing: null, without an error
+	}
 	if c.empty {
 		r.fail(i, errEmptyPatch)
 		return nil
-	}
-	if c.node >= 0 && r.bound[i].nodes[c.node] == nil {
-		return nil // an id that names nothing: null, without an error
 	}
 	first, err := r.encode(i, c.first)
 	var second [][]byte
