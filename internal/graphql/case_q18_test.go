@@ -95,12 +95,17 @@ func TestQ18AfterDDLNoCachedPlanReachesAClient(t *testing.T) {
 	see := observerOf(t, database)
 	queries := []string{allNotes, `{ noteByRowId(rowId: "1") { body owner } }`, `{ allNotes(orderBy: [PRIMARY_KEY_DESC], first: 1) { nodes { owner body } totalCount } }`}
 	const change = `mutation { updateNoteByRowId(input: {rowId: "1", notePatch: {body: "new"}}) { note { body owner } } }`
+	token := sub(t, "u1")
 	ask := func(after string) {
 		for _, query := range queries {
 			var all sync.WaitGroup
 			for range 4 {
 				all.Go(func() {
-					if a := c.ask("ta", query, sub(t, "u1")); a.status != http.StatusOK || len(a.Errors) > 0 {
+					a := c.ask("ta", query, token)
+					if a.code() == CodeRotating && a.turnedAway() { // a column has another type than it had
+						return
+					}
+					if a.status != http.StatusOK || len(a.Errors) > 0 {
 						t.Errorf("after %q: %d %s", after, a.status, a.text)
 					}
 				})
@@ -119,7 +124,10 @@ func TestQ18AfterDDLNoCachedPlanReachesAClient(t *testing.T) {
 		see(ddl)
 		ask(ddl)
 		// A change names all columns of its row: it may fail until the new ones are known, which its error hastens.
-		within(t, 10*time.Second, "changes work after "+ddl, func() bool { return len(c.ask("ta", change, sub(t, "u1")).Errors) == 0 })
+		within(t, 10*time.Second, "changes work after "+ddl, func() bool { return len(c.ask("ta", change, token).Errors) == 0 })
+		for _, query := range queries {
+			within(t, 10*time.Second, query+" works after "+ddl, func() bool { return len(c.ask("ta", query, token).Errors) == 0 })
+		}
 	}
 	if log := c.log.String(); strings.Contains(log, "cached plan") {
 		t.Error("the log has an error of a cached plan")

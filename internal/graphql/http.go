@@ -154,6 +154,9 @@ func (c *call) execute(request sqlgen.Request) error {
 		return err
 	}
 	defer response.Release()
+	for _, e := range response.Errors { // a change that is done is no error of DoAll's
+		c.suspect(in.Value(), e.Cause)
+	}
 	if n := int64(response.Data.Len()); n > c.opt.MaxResponse && !c.changes {
 		return &pgpool.TooLarge{Declared: n, Limit: c.opt.MaxResponse}
 	}

@@ -311,6 +311,7 @@ func statementError(err error) *pgconn.PgError {
 var (
 	errUnfinished = errors.New("The server could not finish this field, and does not know whether it changed anything. The fields before it are done.")
 	errUnanswered = errors.New("What this field asked for is done, but there is no room for its answer.")
+	errUnread     = errors.New("What this field asked for is done, but its answer cannot be read: the schema has changed.")
 	errEmptyPatch = errors.New("Attempted to update a record, but no new values were specified.")
 	errNoDelete   = errors.New("No values were deleted because no values you can delete were found matching these criteria.")
 )
@@ -355,7 +356,11 @@ func (r *run) change(i int, c *change) error {
 				return nil
 			}
 			if err := r.render(i, row[0]); err != nil { // it is done all the same
-				r.fail(i, errUnanswered)
+				told := errUnanswered
+				if errors.Is(err, ErrChanged) {
+					told = errUnread
+				}
+				r.fail(i, told)
 				r.errs[len(r.errs)-1].Cause = err
 			}
 			return nil
