@@ -7,7 +7,7 @@ import (
 )
 
 // Shape distinguishes values of the variables that may need different SQL: which are absent or null, at any depth, the
-// lengths of lists, and the values of enums and booleans. Two requests of one operation with equal shapes share a plan.
+// lengths of lists, and the values of booleans and of the enums that order. Two requests of one operation with equal shapes share a plan.
 func (v *Variables) Shape(coerced map[string]any) string {
 	if len(v.vars) == 0 {
 		return ""
@@ -40,6 +40,9 @@ func (v *Variables) appendShape(dst []byte, ref schema.Ref, typ int, value any) 
 	}
 	switch t := &v.types[typ]; t.form {
 	case formEnum:
+		if !t.order {
+			return append(dst, 'v')
+		}
 		name, _ := value.(string)
 		return append(append(append(dst, 'e'), name...), ';')
 	case formBoolean:

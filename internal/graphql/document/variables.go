@@ -27,6 +27,7 @@ type variable struct {
 
 type inputType struct {
 	form   form
+	order  bool     // an enum that orders: its values have no labels in the database, but are SQL
 	values []string // of an enum, sorted
 	fields []inputField
 }
@@ -80,7 +81,7 @@ func (b *variablesBuilder) typeNamed(name string) int {
 	if t == nil {
 		t = typeNamed(b.source, name)
 	}
-	b.v.types = append(b.v.types, inputType{form: formOf(t, b.source.Catalog())})
+	b.v.types = append(b.v.types, inputType{form: formOf(t, b.source.Catalog()), order: !slices.ContainsFunc(t.Values, func(v schema.EnumValue) bool { return v.Label != "" })})
 	if n := len(t.Values); n > 0 {
 		values := make([]string, n)
 		for j := range t.Values {

@@ -216,3 +216,27 @@ func TestAnArgumentHasTheFormOfACoercedVariable(t *testing.T) {
 		}
 	}
 }
+
+func TestValuesOfEnumsThatAreDataShareAShape(t *testing.T) {
+	s := forum(t)
+	for i := range s.types["Mood"].Values {
+		s.types["Mood"].Values[i].Label = s.types["Mood"].Values[i].Name
+	}
+	op, errs := Parse(s, `query ($m: Mood, $o: [PostOrderBy!]) { a: peopleByMood(mood: $m) { totalCount } allPosts(orderBy: $o) { totalCount } }`, "", Limits{})
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	shape := func(sent string) string {
+		vars, errs := op.Variables.Coerce(variablesOf(t, sent))
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		return op.Variables.Shape(vars)
+	}
+	if shape(`{"m": "happy"}`) != shape(`{"m": "OK"}`) {
+		t.Error("two moods need two plans")
+	}
+	if shape(`{"m": "happy"}`) == shape(`{"m": null}`) || shape(`{"o": ["SCORE_ASC"]}`) == shape(`{"o": ["SCORE_DESC"]}`) {
+		t.Error("null, or an ordering, does not")
+	}
+}
