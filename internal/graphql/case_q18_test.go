@@ -29,9 +29,9 @@ func TestQ18DocumentsThatNeverComeAgainLeaveMemoryFlat(t *testing.T) {
 		}
 		return liveHeap()
 	}
-	warm := send(0, 300)
-	if grown := send(300, 1500) - warm; grown > 1<<20 {
-		t.Errorf("1200 documents of 10 kB left %d kB", grown>>10)
+	warm := send(0, 200)
+	if grown := send(200, 800) - warm; grown > 512<<10 {
+		t.Errorf("600 documents of 10 kB left %d kB", grown>>10)
 	}
 	if shown := c.service.Status().Tenants[0].Bytes; shown > 256*kib {
 		t.Errorf("the instance is charged with %d bytes", shown)
