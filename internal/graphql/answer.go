@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -185,10 +186,30 @@ func (c *call) write(status int, begin []byte, rest ...[]byte) error {
 		end = time.Time{}
 	}
 	c.w.WriteHeader(status)
+	if length <= wholeAnswer {
+		return c.writeWhole(begin, rest)
+	}
 	err := c.send(begin, end)
 	for i := 0; i < len(rest) && err == nil; i++ {
 		err = c.send(rest[i], end)
 	}
+	return err
+}
+
+// wholeAnswer is the length up to which an answer is put together before it is written. In parts, one that is larger than the writer's
+// buffer ends with a packet of its last two bytes.
+const wholeAnswer = 16 << 10
+
+var wholes = sync.Pool{New: func() any { return new([]byte) }}
+
+func (c *call) writeWhole(begin []byte, rest [][]byte) error {
+	whole := wholes.Get().(*[]byte)
+	defer wholes.Put(whole)
+	*whole = append((*whole)[:0], begin...)
+	for _, part := range rest {
+		*whole = append(*whole, part...)
+	}
+	_, err := c.w.Write(*whole)
 	return err
 }
 
