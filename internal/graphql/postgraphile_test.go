@@ -102,6 +102,7 @@ var samples = map[string]sample{
 			"163-create-with-extension-types.json":                    "types of extensions work from any schema",
 			"178-update-extension-types.json":                         "types of extensions work from any schema",
 			"208-update-missing-row-with-a-mutation-id.json":          "a payload names its mutation whether there is a row or not",
+			"209-cursors-without-rows.json":                           "a page has its cursors whatever else is asked of it",
 		},
 	},
 }
