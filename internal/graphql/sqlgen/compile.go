@@ -107,6 +107,7 @@ type columns struct {
 	list   []text
 	types  []pgvalue.Wire // of each; it is certain of leaves only
 	arrays []bool         // of each: it is an array
+	plain  map[string]int // where values of columns are: each is there once, however often it is asked for
 }
 
 // add appends an expression, which out reads; an empty one is no column.
@@ -118,6 +119,22 @@ func (l *columns) add(w *builder, o *out) int {
 	l.types = append(l.types, o.leaf.Wire())
 	l.arrays = append(l.arrays, o.kind == outList || o.kind == outLeaf && o.leaf.IsArray())
 	return len(l.list) - 1
+}
+
+// once is add for the value of a column.
+func (l *columns) once(w *builder, o *out) int {
+	if len(w.params) > 0 || w.empty() {
+		return l.add(w, o)
+	}
+	sql := w.b.String()
+	if i, ok := l.plain[sql]; ok {
+		return i
+	}
+	if l.plain == nil {
+		l.plain = map[string]int{}
+	}
+	l.plain[sql] = l.add(w, o)
+	return l.plain[sql]
 }
 
 // leaf appends the expression of a leaf.
@@ -282,6 +299,8 @@ func (c *compiler) rowField(f *outField, cols *columns, r rowRef, s *selected) {
 		return
 	case schema.OpColumn:
 		f.out = c.value(w, c.column(r, b.Column), b.Pg, s)
+		f.column = cols.once(w, f.out)
+		return
 	case schema.OpRecordField:
 		f.out = c.value(w, r.dot+quote(c.outName(b.Proc, int(b.Index))), b.Pg, s)
 	case schema.OpForward, schema.OpBackwardOne:
@@ -302,7 +321,7 @@ func (c *compiler) rowField(f *outField, cols *columns, r rowRef, s *selected) {
 	default:
 		panic(fmt.Sprintf("sqlgen: %s has an operation that fields of rows do not have: %d", s.first.Name, b.Op))
 	}
-	if r.there != "" && b.Op != schema.OpColumn && !w.empty() {
+	if r.there != "" && !w.empty() {
 		w = w.guarded(r.there)
 	}
 	f.column = cols.add(w, f.out)

@@ -40,9 +40,12 @@ type joinedRow struct {
 // maxJoins bounds the orders of joining that PostgreSQL thinks about, like its own join_collapse_limit. Others are sub-selects.
 const maxJoins = 6
 
+// mostColumns is where joins end: PostgreSQL has at most 1,664 columns in one list, and a sub-select is one.
+const mostColumns = 1000
+
 // joined compiles a relation as a join, or gives nil if it cannot be one.
 func (c *compiler) joined(cols *columns, r rowRef, s *selected, to relation) *out {
-	if r.joins == nil || !c.isKey(to.class, to.columns) {
+	if r.joins == nil || !c.isKey(to.class, to.columns) || len(cols.list)+int(c.cat.Classes[to.class].Columns.N) > mostColumns {
 		return nil
 	}
 	way := fmt.Sprint(r.dot, to)

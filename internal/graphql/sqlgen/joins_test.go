@@ -136,3 +136,20 @@ func TestJoinsBeyondWhatPostgreSQLPlansTogetherAreSubSelects(t *testing.T) {
 		t.Errorf("%d joins, not %d", n, maxJoins)
 	}
 }
+
+func TestTablesMayBeAsWideAsPostgreSQLAllows(t *testing.T) {
+	var columns, fields strings.Builder
+	for i := range 890 {
+		fmt.Fprintf(&columns, ", c%d int default %[1]d", i)
+		fmt.Fprintf(&fields, " c%d", i)
+	}
+	database := pgtest.Database(t)
+	pgtest.Exec(t, database, "create schema wide; create table wide.a (id int primary key"+columns.String()+"); create table wide.b (id int primary key, a_id int references wide.a"+columns.String()+
+		"); create index on wide.b (a_id); insert into wide.a values (1); insert into wide.b values (1, 1)")
+	s := connect(t, "postgres", database)
+	e := New(schemaOf(t, s, "wide"), Options{})
+	got := ask(t, e, s, "{ allBs { nodes {"+fields.String()+" aByAId {"+fields.String()+" } } edges { node {"+fields.String()+" } } } }", nil)
+	if len(got.Errors) > 0 || fmt.Sprint(at(got.Data, "allBs", "nodes", 0, "aByAId", "c889"), at(got.Data, "allBs", "edges", 0, "node", "c888")) != "889888" {
+		t.Errorf("%.300s", fmt.Sprint(got))
+	}
+}
