@@ -3,6 +3,7 @@ package graphql
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -142,21 +143,25 @@ func cut(s string) string {
 }
 
 func (c *call) execute(request sqlgen.Request) error {
+	request.Grow = c.growJSON
 	in, err := c.lease(c.r.Context(), c.tenant)
 	if err != nil {
 		return err
 	}
-	defer in.Release()
-	c.lookAgain(in.Value(), c.opt.Watch)
-	request.Grow = c.growJSON
-	response, err := in.Value().engine.Execute(c.r.Context(), &transaction{c, in.Value()}, request)
+	defer func() { in.Release() }()
+	response, err := c.ask(in.Value(), request)
+	if undone(response, err) && c.renewNow(c.r.Context(), in.Value()) {
+		response.Release()
+		in.Release()
+		if in, err = c.lease(c.r.Context(), c.tenant); err != nil {
+			return err
+		}
+		response, err = c.ask(in.Value(), request)
+	}
 	if err != nil {
 		return err
 	}
 	defer response.Release()
-	for _, e := range response.Errors { // a change that is done is no error of DoAll's
-		c.suspect(in.Value(), e.Cause)
-	}
 	if n := int64(response.Data.Len()); n > c.opt.MaxResponse && !c.changes {
 		return &pgpool.TooLarge{Declared: n, Limit: c.opt.MaxResponse}
 	}
@@ -165,6 +170,16 @@ func (c *call) execute(request sqlgen.Request) error {
 		c.leaveDoor(int64(response.Data.Len()))
 	}
 	return c.answer(response)
+}
+
+// ask runs the request on an instance, and has its schema looked at soon if what PostgreSQL says would be explained by a change of it.
+func (c *call) ask(in *instance, request sqlgen.Request) (*sqlgen.Response, error) {
+	c.lookAgain(in, c.opt.Watch)
+	response, err := in.engine.Execute(c.r.Context(), &transaction{c, in}, request)
+	if err == nil && slices.ContainsFunc(response.Errors, func(e sqlgen.Error) bool { return outdated(e.Cause) }) {
+		c.lookAgain(in, lookSoon)
+	}
+	return response, err
 }
 
 // smallAnswer is what the kernel takes at once, however slowly the client reads.

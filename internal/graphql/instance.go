@@ -23,8 +23,9 @@ type instance struct {
 	print  string // the fingerprint that it was built from
 	size   int64
 
-	renewed atomic.Bool  // its successor is there, or on its way
-	looked  atomic.Int64 // when the database was last asked whether print still holds, in Unix nanoseconds
+	suspected time.Time    // when it was last looked at because of an error; of renewNow
+	renewed   atomic.Bool  // its successor is there, or on its way
+	looked    atomic.Int64 // when the database was last asked whether print still holds, in Unix nanoseconds
 }
 
 // overhead is what an instance keeps besides what its parts report.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/leveehq/levee"
 	"github.com/leveehq/levee/governor"
@@ -39,6 +40,7 @@ type Service struct {
 	tenants        known
 	logins         logins
 	watch          chan *instance
+	renewals       singleflight.Group // by instance
 }
 
 type lease = *residency.Lease[*instance]
@@ -121,6 +123,7 @@ func (s *Service) makeCache() (err error) {
 		Size:  func(in *instance) int64 { return in.size },
 		Group: s.databaseOf,
 		Heap:  s.shares.instances, BuildPeak: peak, Instance: 256 * kib,
+		Queue:        int(s.shares.requests) / 2, // places at the door that are left for those whose instance is there
 		MaxInstances: o.MaxInstances, MaxBuilds: o.MaxBuilds, WaitTimeout: o.BuildWait, BuildMax: o.BuildMax,
 		DrainTimeout: max(2*o.Timeout, time.Minute), IdleTTL: o.IdleTTL, Level: s.level,
 	})
@@ -216,7 +219,11 @@ func (s *Service) runVerifiers(ctx context.Context, g *errgroup.Group) error {
 	}
 }
 
-// tend evicts what is idle, and more while memory is short: a quarter of what is resident each second.
+// warmTime is how long an instance that was used is kept when memory is short, if no build needs its room: while the level is shed it
+// could not be built again.
+const warmTime = 30 * time.Second
+
+// tend evicts what is idle, and more while memory is short: a quarter of what is resident each second, of what is not warm.
 func (s *Service) tend(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -227,12 +234,22 @@ func (s *Service) tend(ctx context.Context) error {
 		case <-tick.C:
 			bytes := int64(0)
 			if s.kernel.Level() != governor.Normal {
-				bytes = s.cache.Stats().ResidentBytes / 4
+				bytes = min(s.cache.Stats().ResidentBytes/4, s.cold(time.Now()))
 			}
 			s.cache.Shrink(bytes)
 			s.forgetUnused()
 		}
 	}
+}
+
+// cold is the size of what nobody has used for warmTime.
+func (s *Service) cold(now time.Time) (bytes int64) {
+	for _, in := range s.cache.Instances() {
+		if in.State == residency.Resident && in.Leases == 0 && now.Sub(in.LastUse) >= warmTime {
+			bytes += in.Bytes
+		}
+	}
+	return bytes
 }
 
 func (s *Service) forgetUnused() {

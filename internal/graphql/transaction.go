@@ -27,7 +27,6 @@ func (t *transaction) DoAll(ctx context.Context, statements []sqlgen.Statement) 
 	}
 	c.changes = !r.Idempotent
 	err := t.in.db.Do(ctx, c.key(), r)
-	c.suspect(t.in, err)
 	var gone *pgpool.Unavailable
 	if errors.As(err, &gone) {
 		c.lost(t.in, gone)

@@ -3,6 +3,7 @@ package graphql
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -40,16 +41,48 @@ func (s *Service) lookAgain(in *instance, than time.Duration) {
 	}
 }
 
-// suspect has the schema looked at soon if the error is one that a change of it would explain.
-func (s *Service) suspect(in *instance, err error) {
+// outdated tells an error that a change of the schema would explain.
+func outdated(err error) bool {
 	var e *pgconn.PgError
-	if errors.Is(err, sqlgen.ErrChanged) || errors.As(err, &e) && slices.Contains(outdated, e.Code) {
-		s.lookAgain(in, lookSoon)
-	}
+	return errors.Is(err, sqlgen.ErrChanged) || errors.As(err, &e) && slices.Contains(outdatedStates, e.Code)
 }
 
-// outdated are the SQLSTATEs of a schema, table, column, function or type that is not there, or is another one.
-var outdated = []string{"3F000", "42P01", "42703", "42883", "42704", "42804", "42846", "0A000"}
+// outdatedStates are of a schema, table, column, function or type that is not there, or is another one.
+var outdatedStates = []string{"3F000", "42P01", "42703", "42883", "42704", "42804", "42846", "0A000"}
+
+// undone tells that nothing of a request was done, because of such errors: it may be asked again.
+func undone(r *sqlgen.Response, err error) bool {
+	if err != nil {
+		return outdated(err)
+	}
+	for i := 1; i < len(r.Data); i += 2 { // a key, a value, and so on
+		if string(r.Data[i]) != "null" {
+			return false
+		}
+	}
+	return len(r.Errors) > 0 && r.Stream == nil && !slices.ContainsFunc(r.Errors, func(e sqlgen.Error) bool {
+		var db *pgconn.PgError // one that PostgreSQL did not speak of may be of a change that is done
+		return !errors.As(e.Cause, &db) || !outdated(db)
+	})
+}
+
+// renewNow looks whether the schema has changed, at most once in lookSoon and once for all who ask at the same time, and waits for the
+// successor.
+func (s *Service) renewNow(ctx context.Context, in *instance) bool {
+	done := s.renewals.DoChan(fmt.Sprintf("%p", in), func() (any, error) {
+		if now := time.Now(); !in.renewed.Load() && now.Sub(in.suspected) >= lookSoon {
+			in.suspected = now
+			s.renewIfChanged(context.WithoutCancel(ctx), in)
+		}
+		return in.renewed.Load(), nil
+	})
+	select {
+	case r := <-done:
+		return r.Val.(bool)
+	case <-ctx.Done():
+		return false
+	}
+}
 
 // lost notes that a tenant's database has not answered. Instances outlive a restart, and are looked at when it is back, since it may
 // be back from a copy; those of a database that does not let us in go.

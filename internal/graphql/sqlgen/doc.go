@@ -69,7 +69,7 @@ type Response struct {
 
 // Release gives the memory of the response to others. Data and Stream are not to be used any more.
 func (r *Response) Release() {
-	if r.room != nil {
+	if r != nil && r.room != nil {
 		r.room.leave()
 		r.room, r.Data, r.Stream = nil, nil, nil
 	}
