@@ -264,7 +264,7 @@ func (r *routes) makeRoomLocked() {
 	now := time.Now()
 	maps.DeleteFunc(r.mu.known, func(_ string, e *route) bool { return e.answered() && now.After(e.until) })
 	for name, e := range r.mu.known { // all are fresh: any will do, and the map's order is random
-		if len(r.mu.known) < maxRoutes {
+		if len(r.mu.known) < maxRoutes*7/8 { // so that not everyone who comes has to look at all
 			return
 		}
 		if e.answered() {
