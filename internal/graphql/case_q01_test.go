@@ -13,6 +13,7 @@ import (
 	"github.com/leveehq/levee"
 	"github.com/leveehq/levee/governor"
 	"github.com/leveehq/levee/internal/pglocal/pgtest"
+	"github.com/leveehq/levee/internal/raceless"
 )
 
 // schemaNames are tenants, all of one database.
@@ -87,6 +88,9 @@ func TestQ1ManyTenantsShareABudgetOfBytesAndEachSeesItsOwnRows(t *testing.T) {
 }
 
 func TestQ1UnderPressureAColdTenantIsTurnedAwayWhileWarmOnesAnswer(t *testing.T) {
+	if raceless.Again(t) {
+		return
+	}
 	database, names := pgtest.Database(t), schemaNames(9)
 	pgtest.Exec(t, database, notes(names...))
 	k := kernel(t, levee.Options{MemoryLimit: 1 << 30, EvictMark: 0.50, ShedMark: 0.55})

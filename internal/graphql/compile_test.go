@@ -11,10 +11,14 @@ import (
 	"github.com/leveehq/levee/internal/graphql/document"
 	"github.com/leveehq/levee/internal/graphql/sqlgen"
 	"github.com/leveehq/levee/internal/pglocal/pgtest"
+	"github.com/leveehq/levee/internal/raceless"
 )
 
 // A document is charged for by max_tokens: whatever it spends them on, it allocates less than that in all.
 func TestNoDocumentTakesMoreThanItsTokensArePlannedFor(t *testing.T) {
+	if raceless.Again(t) {
+		return
+	}
 	tenant := samples["forum"].asOwner(pgtest.Load(t, "testdata/forum/schema.sql"), t)
 	s, _ := serve(t, Options{Tenants: []Tenant{tenant}})
 	db, err := s.pool.Database(s.byName[""].url)

@@ -4,6 +4,7 @@
 package raceless
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +26,18 @@ func Binary(t testing.TB) string {
 		t.Fatalf("build this test without the race detector: %v\n%s", err, out)
 	}
 	return binary
+}
+
+// Again runs the test in that binary instead, if this one has the race detector, and tells whether it did: the test is then over.
+func Again(t testing.TB) bool {
+	if !hasDetector() {
+		return false
+	}
+	out, err := exec.Command(Binary(t), "-test.v", "-test.run", "^"+t.Name()+"$").CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name()+" ")) {
+		t.Fatalf("without the race detector: %v\n%s", err, out)
+	}
+	return true
 }
 
 func hasDetector() bool {
