@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -151,13 +152,16 @@ func (q querier) Query(ctx context.Context, sql string, params []string, each fu
 	for i, p := range params {
 		values[i] = []byte(p)
 	}
-	r := pgpool.Request{Idempotent: true,
-		Statements: []pgpool.Statement{{SQL: sql, Params: values, TextResults: true, Unnamed: true, Each: each}}}
+	r := pgpool.Request{Idempotent: true, Settings: oncePlanned,
+		Statements: []pgpool.Statement{{SQL: sql, Params: values, TextResults: true, Each: each}}}
 	if q.role != "" {
-		r.Settings = []pgpool.Setting{{Name: "role", Value: q.role}}
+		r.Settings = append(slices.Clip(r.Settings), pgpool.Setting{Name: "role", Value: q.role})
 	}
 	return q.db.Do(ctx, q.key, r)
 }
+
+// oncePlanned has statements planned once for each connection: the same few are run again and again, and half of a build was planning.
+var oncePlanned = []pgpool.Setting{{Name: "plan_cache_mode", Value: "force_generic_plan"}}
 
 // lease returns the tenant's instance, built if need be.
 func (s *Service) lease(ctx context.Context, t *resolved) (lease, error) {

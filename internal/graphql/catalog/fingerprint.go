@@ -119,7 +119,7 @@ select ` + strings.Join([]string{
 	versions("pg_enum x where x.enumtypid = any(array(select oid from y))"),
 	versions("pg_description x where x.objoid = any($1::oid[] || $2::oid[] || $3::oid[])"),
 	versions("pg_description x where x.objoid = any(array(select oid from y))"),
-	versions("pg_description x join pg_catalog.pg_constraint k on k.oid = x.objoid where k.conrelid = any($1::oid[]) and x.classoid = 'pg_catalog.pg_constraint'::regclass"),
+	versions("pg_description x where x.objoid = any(array(select k.oid from pg_catalog.pg_constraint k where k.conrelid = any($1::oid[]))) and x.classoid = 'pg_catalog.pg_constraint'::regclass"),
 	`(select pg_catalog.count(*) from pg_catalog.pg_depend d
 		where d.classid = 'pg_catalog.pg_type'::regclass and d.objid = any(array(select oid from y)) and d.deptype = 'e')`,
 	hashes("k.oid, k.conname, k.contype, k.conrelid, k.conkey, k.confrelid, k.confkey", "pg_constraint k where k.conrelid = any($1::oid[]) and k.contype in ('p', 'u', 'f')"),
