@@ -37,7 +37,7 @@ func post(body string, length int) string {
 
 func TestWhoSendsOrReadsSlowlyKeepsNobodyOut(t *testing.T) {
 	database := pgtest.Database(t)
-	pgtest.Exec(t, database, `create schema s; create table s.note (id int primary key, body text); insert into s.note select g, repeat('x', 1000) from generate_series(1, 300) g`)
+	pgtest.Exec(t, database, `create schema s; create table s.note (id int primary key, body text); insert into s.note select g, repeat('x', 10000) from generate_series(1, 300) g`)
 	tenant := Tenant{DatabaseURL: pgtest.Server(t).URL("postgres", database), Schemas: []string{"s"}, AllowBypassRLS: true, Auth: auth.Options{AnonymousRole: auth.ConnectionRole}}
 	s, url := serve(t, Options{Tenants: []Tenant{tenant}, Memory: 160 * mib})
 	served := func(when string) {
@@ -59,7 +59,6 @@ func TestWhoSendsOrReadsSlowlyKeepsNobodyOut(t *testing.T) {
 	until(t, "answers wait for their readers", func() bool { return s.gates.answers.Stats().InUse > mib })
 	until(t, "nobody is at the door", func() bool { return s.gates.requests.Stats().InUse == 0 })
 	served("beside those who read nothing")
-	until(t, "slow readers keep no instance", func() bool { return s.cache.Stats().Leased == 0 && s.gates.answers.Stats().InUse > 0 })
 }
 
 func TestAStormOfColdTenantsLeavesPlacesForWarmOnes(t *testing.T) {
