@@ -5,12 +5,14 @@
 //
 // A request passes, in this order:
 //
-//	door        graphql_requests: bytes, fair between tenants; a body is read under its permit
-//	tenant      from the path, the Host, or the operator's statement; cached briefly
+//	body        read before there is a place for the request, so that who sends slowly keeps nobody out; large ones are charged
+//	door        graphql_requests: places, fair between tenants; then the body is taken apart, charged by what it becomes
+//	tenant      from the path, a trusted header, the Host, or the operator's statement; cached briefly
 //	identity    internal/graphql/auth: role and claims, or 401 or 403
 //	instance    a lease from residency: catalog, schema and engine, built once, evicted by bytes
 //	engine      internal/graphql/sqlgen: one statement, one round trip, through internal/graphql/pgpool
-//	answer      whole or not at all: it is made in memory, charged to the request's permit
+//	answer      whole or not at all, introspection apart: it is made in memory and charged as it grows; instance and place are
+//	            given back before it is written
 //
-// What turns a request away on that way answers 503 with Retry-After and one of three codes, the same at every place.
+// What turns a request away on that way answers 503 with Retry-After and one of a few codes, the same at every place.
 package graphql
