@@ -14,6 +14,8 @@ type reader struct {
 	size int64    // what was written when it last looked
 	err  error    // of the spool, as Read returned it
 
+	watches bool // it came while the pack was made, and may see how that went
+
 	// Guarded by the spool's lock.
 	offset   int64
 	detached bool
@@ -28,9 +30,9 @@ var (
 // joinLocked takes a place at the beginning of s. The Cache's lock is held.
 func (s *spool) joinLocked() *reader {
 	s.seats++
-	r := &reader{s: s}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	r := &reader{s: s, watches: !s.mu.done}
 	s.mu.readers[r] = struct{}{}
 	return r
 }
@@ -124,6 +126,7 @@ func (r *reader) leave() {
 	}
 	s.mu.Lock()
 	delete(s.mu.readers, r)
+	s.forgetLocked()
 	again := r.left
 	r.left = true
 	near := s.mu.done || s.mu.percent >= nearlyDone && s.mu.window == 0

@@ -199,6 +199,9 @@ func (a *answer) stream() error {
 			if err := a.open(); err != nil {
 				return err
 			}
+			if err := a.progress(r); err != nil {
+				return err
+			}
 			return a.mux.Close()
 		default:
 			if err := a.linger(r, changed); err != nil {
@@ -216,7 +219,7 @@ func (a *answer) send(r *reader) error {
 	if err := a.open(); err != nil {
 		return err
 	}
-	if err := a.progress(r.s); err != nil {
+	if err := a.progress(r); err != nil {
 		return err
 	}
 	a.sent = true
@@ -233,7 +236,7 @@ func (a *answer) send(r *reader) error {
 // linger waits for more.
 func (a *answer) linger(r *reader, changed <-chan struct{}) error {
 	if a.opened {
-		if err := a.progress(r.s); err != nil {
+		if err := a.progress(r); err != nil {
 			return err
 		}
 		if err := a.body.out.Flush(); err != nil {
@@ -259,12 +262,14 @@ func (a *answer) linger(r *reader, changed <-chan struct{}) error {
 }
 
 // progress shows what pack-objects says of its work.
-func (a *answer) progress(s *spool) error {
-	if !a.request.Progress() {
+func (a *answer) progress(r *reader) error {
+	s := r.s
+	if !a.request.Progress() || !r.watches {
 		return nil
 	}
 	s.mu.Lock()
-	text := string(s.mu.progress[min(a.shown, len(s.mu.progress)):])
+	a.shown = max(a.shown, s.mu.dropped)
+	text := string(s.mu.progress[a.shown-s.mu.dropped:])
 	s.mu.Unlock()
 	if text == "" {
 		return nil

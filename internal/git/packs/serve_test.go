@@ -89,6 +89,36 @@ func TestClientsWithOtherAgentsAndProgressShareAGeneration(t *testing.T) {
 	}
 }
 
+// A pack may be made before its client has looked once: git shows the last line of what it is told, the sum.
+func TestAClientThatLooksLateSeesWhatWasPacked(t *testing.T) {
+	r := newRig(t, nil)
+	r.hold()
+	slow := r.start(r.clone(), &out{gate: make(chan struct{}), takes: 1})
+	until(t, "it sits", func() bool { return r.seats() == 1 })
+	r.release()
+	until(t, "it is stuck", slow.out.isStuck)
+	until(t, "the pack is made", func() bool {
+		r.c.mu.Lock()
+		defer r.c.mu.Unlock()
+		return r.c.mu.stats.Generations == 1 && r.c.mu.generating == 0
+	})
+	later := r.ask(r.clone())
+	close(slow.out.gate)
+	r.want(slow, Generated)
+	r.want(later, Hit)
+	if p := slow.out.bands(t).progress; !strings.Contains(p, "Total ") {
+		t.Errorf("progress %q", p)
+	}
+	if p := later.out.bands(t).progress; p != "" {
+		t.Errorf("it found the pack, and is told how it was made: %q", p)
+	}
+	for _, s := range r.c.mu.spools.oldest {
+		if len(s.mu.progress) > 0 {
+			t.Errorf("all have left, and %d bytes of progress are kept", len(s.mu.progress))
+		}
+	}
+}
+
 func TestDistinctRequestsNeverShare(t *testing.T) {
 	r := newRig(t, nil)
 	older := strings.TrimSpace(r.sh(nil, `git -C "$1" rev-parse main~10`, r.lease.Dir))

@@ -1,6 +1,7 @@
 package packs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -53,6 +54,7 @@ type spool struct {
 		saying   bool          // it will be, in signalAfter
 		freed    chan struct{} // 1 deep: a reader has made room in the ring
 		progress []byte        // what pack-objects says
+		dropped  int           // bytes before progress
 		percent  int           // of what it writes
 		usage    int64
 	}
@@ -326,13 +328,35 @@ func (s *spool) signalLocked() {
 	s.mu.changed = make(chan struct{})
 }
 
+// lastProgress is kept of a pack that is made: the last lines tell how much was packed.
+const lastProgress = 4 << 10
+
+// forgetLocked leaves no more of the progress, once the pack is made, than those who came before may not have looked at yet; it
+// is of no use to those who come later.
+func (s *spool) forgetLocked() {
+	if !s.mu.done && s.mu.err == nil {
+		return
+	}
+	keep := 0
+	for r := range s.mu.readers {
+		if r.watches {
+			keep = min(len(s.mu.progress), lastProgress)
+			break
+		}
+	}
+	if drop := len(s.mu.progress) - keep; drop > 0 {
+		s.mu.dropped += drop
+		s.mu.progress = bytes.Clone(s.mu.progress[drop:])
+	}
+}
+
 // finish is the end of the generation. A pack that is whole, and all of which is on disk, is kept for others.
 func (s *spool) finish(err error) {
 	s.file.writeback(s.dirty.from, s.dirty.to-s.dirty.from, false)
 	_ = s.file.Close()
 	s.mu.Lock()
 	s.mu.done, s.mu.err = err == nil, err
-	s.mu.progress = nil // it is of no use to those who come later
+	s.forgetLocked()
 	size := s.mu.size
 	s.signalLocked()
 	s.mu.Unlock()
