@@ -83,13 +83,14 @@ func (s *Server) Handle(name string, h Handler) {
 	s.methods[name] = &method{name: name, index: len(s.methods), handler: h}
 }
 
-// Serve accepts connections until Shutdown, then returns nil, or until l fails. Shutdown must be called in any case.
+// Serve accepts connections until Shutdown, then returns nil, or until l fails. Shutdown must be called in any case; if it was called
+// before, because a process is told to end while it starts, Serve closes l and returns nil at once.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
 	if s.mu.shutdown {
 		s.mu.Unlock()
 		_ = l.Close()
-		return errors.New("rpc: Serve after Shutdown")
+		return nil
 	}
 	if !s.mu.started {
 		s.mu.started = true

@@ -298,6 +298,26 @@ func TestAStreamMayBeSilentBetweenMessages(t *testing.T) {
 	})
 }
 
+// A process may be told to end before it has begun to serve.
+func TestServeAfterShutdownIsNoError(t *testing.T) {
+	s, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	if err := s.Serve(l); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-l.closed:
+	default:
+		t.Error("the listener is open")
+	}
+}
+
 func TestShutdownLetsCallsFinishAndThenCutsThem(t *testing.T) {
 	for _, grace := range []time.Duration{time.Second, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {

@@ -19,8 +19,9 @@ const (
 	// adminSmallRead is listen.Options.SmallRead: the header of an honest request comes in one read.
 	adminSmallRead = 1 << 10
 
-	// profileBytes is what the profiler and one profile in the making take; most of it is symbol tables.
-	profileBytes = 2 << 20
+	// profileBytes is what the profiler and one profile in the making take; most of it is symbol tables, and the rest grows with the places
+	// that have allocated.
+	profileBytes = 5 << 19
 
 	// adminSocketReceive and adminSocketSend are small: requests are tiny and a slow scraper may wait.
 	adminSocketReceive = 16 << 10
