@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -16,11 +14,6 @@ import (
 	"github.com/leveehq/levee/governor"
 )
 
-// defaultGCPercent makes the heap grow by half between collections, not by the whole. The live heap is planned to stay
-// below 0.55 of GOMEMLIMIT, so either fits; half leaves a resident size closer to what is live, for a collector that
-// runs twice as often on a heap kept small.
-const defaultGCPercent = 50
-
 // Options of a Kernel. The zero value is right for a server that has its machine's or its container's memory for itself.
 type Options struct {
 	// MemoryLimit in bytes. 0 takes the control group's limit, else the lesser of a quarter of the machine's memory and
@@ -28,8 +21,8 @@ type Options struct {
 	// it must not pass what the control group or the machine has.
 	MemoryLimit int64
 
-	// GCPercent is GOGC. 0 means 50, unless the environment variable GOGC is set, which then stays. Lower
-	// gives a smaller resident size for more CPU; higher the reverse, until GOMEMLIMIT binds. Negative turns collections by
+	// GCPercent is GOGC. 0 means 50, or as much as leaves room for 12 MiB of garbage beside a small live heap, unless the
+	// environment variable GOGC is set, which then stays. Lower gives a smaller resident size for more CPU; higher the reverse, until GOMEMLIMIT binds. Negative turns collections by
 	// growth off and leaves them to GOMEMLIMIT.
 	GCPercent int
 
@@ -189,19 +182,14 @@ func (k *Kernel) Start() error {
 	return nil
 }
 
-// setCollector overrides a GOMEMLIMIT of the environment, whose value the plan knows nothing of.
-func (k *Kernel) setCollector(goMemLimit int64) {
-	switch _, fromEnv := os.LookupEnv("GOGC"); {
-	case k.opts.GCPercent != 0:
-		debug.SetGCPercent(k.opts.GCPercent)
-	case !fromEnv:
-		debug.SetGCPercent(defaultGCPercent)
+// Run drives the governor and the collector until ctx is done, and then returns nil.
+func (k *Kernel) Run(ctx context.Context) error {
+	if k.paced() {
+		plan := k.Plan()
+		defer startPacer(min(garbageFloor, (plan.GoMemLimit-plan.GoLive)/2))()
 	}
-	debug.SetMemoryLimit(goMemLimit)
+	return k.gov.Run(ctx)
 }
-
-// Run drives the governor until ctx is done, and then returns nil.
-func (k *Kernel) Run(ctx context.Context) error { return k.gov.Run(ctx) }
 
 // charges adds up, for the governor, what lines say is in use.
 func (k *Kernel) charges() governor.Charges {

@@ -11,6 +11,7 @@ type Heap struct {
 	Live         int64   `json:"live_bytes"`        // found live by the last collection
 	Slack        int64   `json:"slack_bytes"`       // held from the kernel, but garbage, not yet known to live, or free for the next allocation
 	Limit        int64   `json:"gomemlimit_bytes"`  // GOMEMLIMIT; 0 = not set
+	GOGC         int64   `json:"gogc_percent"`      // growth from one collection to the next; very large = not set
 	Cycles       uint64  `json:"gc_cycles"`         // collections completed
 	LimitedCycle uint64  `json:"gc_limited_cycle"`  // the last cycle in which the collector held itself back; 0 = never
 	GCSeconds    float64 `json:"gc_cpu_seconds"`    // CPU spent in collections, idle-time marking left out
@@ -32,6 +33,7 @@ var heapMetrics = []string{
 	"/cpu/classes/gc/total:cpu-seconds",
 	"/cpu/classes/gc/mark/idle:cpu-seconds",
 	"/cpu/classes/total:cpu-seconds",
+	"/gc/gogc:percent",
 }
 
 func newHeapReader() *heapReader {
@@ -47,6 +49,7 @@ func (r *heapReader) read() Heap {
 	h := Heap{
 		Live:         r.bytes(0),
 		Limit:        r.bytes(4),
+		GOGC:         r.bytes(10),
 		Cycles:       r.samples[5].Value.Uint64(),
 		LimitedCycle: r.samples[6].Value.Uint64(),
 		GCSeconds:    r.samples[7].Value.Float64() - r.samples[8].Value.Float64(),
