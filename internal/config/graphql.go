@@ -40,6 +40,9 @@ type GraphQL struct {
 	// Pooler says that something like pgbouncer's mode "transaction" is in between: no statement is then kept by name.
 	Pooler string `hcl:"pooler" default:"none" enum:"none,transaction" help:"What is between here and PostgreSQL: nothing that matters, or a pooler in transaction mode."`
 
+	// Queries that write are rare, and noticed; but who writes in them and hides errors of that is not.
+	Queries string `hcl:"queries" default:"read-only" enum:"read-only,read-write" help:"Transactions of queries. read-only: a query that writes all the same is asked again, and its tenant's are read-write then."`
+
 	// Wait is for whoever can be served as soon as somebody else is done. Too low: sheds at every hiccup.
 	Wait time.Duration `hcl:"wait" default:"2s" min:"0.001" help:"Longest time that a request may queue, at the door and for a connection."`
 

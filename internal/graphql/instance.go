@@ -24,6 +24,7 @@ type instance struct {
 	print  string // the fingerprint that it was built from
 	size   int64
 
+	writes    atomic.Bool  // a query has written, or may
 	suspected time.Time    // when it was last looked at because of an error; of renewNow
 	renewed   atomic.Bool  // its successor is there, or on its way
 	looked    atomic.Int64 // when the database was last asked whether print still holds, in Unix nanoseconds
@@ -92,6 +93,7 @@ func (s *Service) assemble(t *resolved, db *pgpool.Database, c *catalog.Catalog,
 	}
 	engine := sqlgen.New(sch, sqlgen.Options{Limits: s.opt.Limits, PlanBytes: s.opt.PlanBytes, Admit: s.admitCompile(t.name), Mark: "/*" + print[:8] + "*/ "})
 	in := &instance{tenant: t, db: db, schema: sch, print: print, engine: engine}
+	in.writes.Store(s.opt.WritingQueries)
 	in.size = c.Size() + sch.Size() + int64(s.opt.PlanBytes) + overhead
 	in.looked.Store(time.Now().UnixNano())
 	return in, nil
@@ -152,7 +154,7 @@ func (q querier) Query(ctx context.Context, sql string, params []string, each fu
 	for i, p := range params {
 		values[i] = []byte(p)
 	}
-	r := pgpool.Request{Idempotent: true, Settings: oncePlanned,
+	r := pgpool.Request{Idempotent: true, ReadOnly: true, Settings: oncePlanned,
 		Statements: []pgpool.Statement{{SQL: sql, Params: values, TextResults: true, Each: each}}}
 	if q.role != "" {
 		r.Settings = append(slices.Clip(r.Settings), pgpool.Setting{Name: "role", Value: q.role})

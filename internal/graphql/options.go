@@ -81,6 +81,10 @@ type Options struct {
 	// Pooler says that a pooler in transaction mode is in between.
 	Pooler bool
 
+	// WritingQueries lets what queries call write: views, policies and functions. Without it a query runs READ ONLY, which is
+	// cheaper, until PostgreSQL has refused one of its tenant's for that.
+	WritingQueries bool
+
 	// Wait is the longest time at the door and for a connection (2 s). BuildWait is that for an instance (180 s), BuildMax the
 	// longest build (10 min).
 	Wait, BuildWait, BuildMax time.Duration

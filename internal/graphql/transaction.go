@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/leveehq/levee/gate"
 	"github.com/leveehq/levee/internal/graphql/pgpool"
 	"github.com/leveehq/levee/internal/graphql/sqlgen"
@@ -26,7 +28,12 @@ func (t *transaction) DoAll(ctx context.Context, statements []sqlgen.Statement) 
 		r.Statements = append(r.Statements, pgpool.Statement{SQL: s.SQL, Params: s.Params, Each: s.Each})
 	}
 	c.changes = !r.Idempotent
+	r.ReadOnly = r.Idempotent && !t.in.writes.Load()
 	err := t.in.db.Do(ctx, c.key(), r)
+	if r.ReadOnly && c.writes(t.in, err) {
+		r.ReadOnly = false
+		err = t.in.db.Do(ctx, c.key(), r)
+	}
 	var gone *pgpool.Unavailable
 	if errors.As(err, &gone) {
 		c.lost(t.in, gone)
@@ -34,6 +41,22 @@ func (t *transaction) DoAll(ctx context.Context, statements []sqlgen.Statement) 
 	}
 	return err
 }
+
+// writes tells that a query failed because something in it writes: a view's function, a policy's. Nothing of it was done. Such
+// queries are the schema's way, so the tenant's others are not tried without from then on.
+func (c *call) writes(in *instance, err error) bool {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) || e.Code != readOnlyTransaction {
+		return false
+	}
+	if !in.writes.Swap(true) {
+		c.logger.Warn(`a query writes: this tenant's queries are not READ ONLY any more, until its instance is built anew. Set graphql.queries = "read-write", so that none is tried`,
+			"tenant", in.tenant.name, "error", e.Message, "where", e.Where)
+	}
+	return true
+}
+
+const readOnlyTransaction = "25006"
 
 // lost is a database that is not there. What PostgreSQL said of it (that it shuts down, or is full) is no error of a statement, so
 // it is not to be found in the chain of errors: the engine would make a field's error of it.

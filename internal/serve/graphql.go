@@ -79,7 +79,7 @@ func graphqlOptions(c *config.Config, env []string) (graphql.Options, error) {
 	g := c.GraphQL
 	o := graphql.Options{
 		Memory: int64(g.Memory), Connections: g.Connections, ConnectionsPerDatabase: g.ConnectionsPerDatabase, Pooler: g.Pooler == "transaction",
-		TenantHeader: g.TenantHeader, Wait: g.Wait, BuildWait: g.BuildWait, BuildMax: g.BuildMax, Timeout: g.Timeout,
+		WritingQueries: g.Queries == "read-write", TenantHeader: g.TenantHeader, Wait: g.Wait, BuildWait: g.BuildWait, BuildMax: g.BuildMax, Timeout: g.Timeout,
 		MaxResponse: int64(g.MaxResponse), MaxBody: int64(g.MaxBody),
 		MaxInstances: g.MaxInstances, MaxBuilds: g.MaxBuilds, PlanBytes: int(g.PlanBytes), IdleTTL: g.IdleTTL, Watch: g.Watch,
 		Limits: document.Limits{

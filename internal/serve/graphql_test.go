@@ -46,7 +46,7 @@ func TestEverySettingOfGraphQLReachesIt(t *testing.T) {
 	other := map[string]string{
 		"graphql.database_url": "postgres://h/other", "graphql.schemas": "other", "graphql.settings": "app.a=b", "graphql.jwt_secret": "env:S",
 		"graphql.jwt_public_keys": pem, "graphql.jwks_url": "https://h/keys", "graphql.jwt_algorithms": "ES256", "graphql.roles": "other",
-		"graphql.pooler": "transaction", "graphql.errors": "shown", "graphql.pass_errors": "P0002", "graphql.introspection": "false",
+		"graphql.pooler": "transaction", "graphql.queries": "read-write", "graphql.errors": "shown", "graphql.pass_errors": "P0002", "graphql.introspection": "false",
 	}
 	for _, s := range config.Settings() {
 		if !strings.HasPrefix(s.Path, "graphql.") || s.Path == "graphql.origins" { // that is the door's

@@ -208,10 +208,17 @@ func (c *conn) failure(size int) (*pgconn.PgError, error) {
 // ready checks that no transaction is left open.
 func (c *conn) ready(size int) error {
 	status, err := c.status(size)
-	if err == nil && status != 'I' {
-		err = fmt.Errorf("%w: a transaction was left open", errProtocol)
+	if err != nil {
+		return err
 	}
-	return err
+	return atRest(status)
+}
+
+func atRest(status byte) error {
+	if status != 'I' {
+		return fmt.Errorf("%w: a transaction was left open", errProtocol)
+	}
+	return nil
 }
 
 // status reads whether a transaction is open: I, T, or E for one that failed.

@@ -15,35 +15,42 @@ type step struct {
 
 // resetSession takes back whatever functions, triggers and policies may have left behind in a session: a role or a setting that is
 // not local to a transaction, temporary tables, channels, cursors, locks. What it goes back to is what the session began with, so
-// that ALTER ROLE … SET and ALTER DATABASE … SET hold, a role among them. It goes out behind each request, in the same write, and is
-// answered while nobody waits. There is no list of statements that need it: a list could be wrong, for custom settings cannot be
-// looked up (pg_settings does not show them), and a view or a policy calls what it likes. DISCARD ALL does the same, but takes the
-// prepared statements too, and RESET ALL leaves the role. It takes PostgreSQL as long as a look-up by key does: some 18 microseconds,
-// of which 5 are an answer of its own, 5 the locks, and 1 to 2 each of the others. Doing more of it by functions in one SELECT was
-// tried, and costs more; preparing its statements saves 2, and fails when somebody deallocates them.
+// that ALTER ROLE … SET and ALTER DATABASE … SET hold, a role among them. It goes out behind each request that may write, in the same
+// write, and is answered while nobody waits. There is no list of statements that need it: a list could be wrong, for custom settings
+// cannot be looked up (pg_settings does not show them), and a view or a policy calls what it likes. DISCARD ALL does the same, but takes
+// the prepared statements too, and RESET ALL leaves the role. It takes PostgreSQL as long as a look-up by key does: some 18 microseconds,
+// of which 5 are an answer of its own, 5 the locks, and 1 to 2 each of the others.
 const resetSession = "set session authorization default; reset role; reset all; discard temp; discard sequences; unlisten *; close all; select pg_catalog.pg_advisory_unlock_all()"
 
 // encode puts the whole request into out.
-func (c *conn) encode(r *Request) error {
+func (c *conn) encode(r *Request, undone bool) error {
 	if err := r.check(); err != nil {
 		return err
 	}
 	n := c.countSettings(r)
-	first := settingsSQL(n)
-	named := c.known != nil && 1+len(r.Statements) <= c.known.limit
-	c.steps = append(c.steps[:0], c.step("", first, named, nil))
-	role := r.role()
+	settings := settingsSQL(n)
+	var before, after []string
+	if undone {
+		before, after = undoneBegin[:], undoneEnd[:]
+	}
+	named := c.known != nil && len(before)+1+len(r.Statements)+len(after) <= c.known.limit
+	c.steps = c.appendSteps(c.steps[:0], before, named)
+	c.steps = append(c.steps, c.step("", settings, named, nil))
+	role, first := r.role(), len(c.steps)
 	for i := range r.Statements {
 		s := &r.Statements[i]
 		c.steps = append(c.steps, c.step(role, s.SQL, named && !s.Unnamed, s.Each))
 	}
+	c.steps = c.appendSteps(c.steps, after, named)
 	b := c.evict(c.appendBegin(c.out[:0]))
-	b = c.appendSettings(b, first, n, r)
-	b = c.appendDescribes(b)
+	b = c.appendPlain(b, 0, before)
+	b = c.appendSettings(b, c.steps[first-1].prepared, settings, n, r)
+	b = c.appendDescribes(b, first, len(r.Statements))
 	for i := range r.Statements {
-		b = c.appendStatement(b, c.steps[i+1].prepared, &r.Statements[i])
+		b = c.appendStatement(b, c.steps[first+i].prepared, &r.Statements[i])
 	}
-	b = c.appendEnd(b)
+	b = c.appendPlain(b, first+len(r.Statements), after)
+	b = c.appendEnd(b, undone)
 	for _, s := range c.steps {
 		if s.prepared != nil {
 			s.prepared.asked = false
@@ -55,6 +62,21 @@ func (c *conn) encode(r *Request) error {
 		return fmt.Errorf("a request of %d bytes is larger than PostgreSQL takes", len(b))
 	}
 	return nil
+}
+
+func (c *conn) appendSteps(steps []step, texts []string, named bool) []step {
+	for _, sql := range texts {
+		steps = append(steps, c.step("", sql, named, nil))
+	}
+	return steps
+}
+
+// appendPlain has statements without parameters run, of which the first is the step at.
+func (c *conn) appendPlain(b []byte, at int, texts []string) []byte {
+	for i, sql := range texts {
+		b = c.appendStatement(b, c.steps[at+i].prepared, &Statement{SQL: sql, TextResults: true})
+	}
+	return b
 }
 
 func (c *conn) step(role, sql string, named bool, each func([][]byte) error) step {
@@ -91,8 +113,8 @@ func (c *conn) appendParse(b []byte, p *prepared, sql string) ([]byte, string) {
 	return b, p.name
 }
 
-func (c *conn) appendSettings(b []byte, sql string, n int, r *Request) []byte {
-	b, name := c.appendParse(b, c.steps[0].prepared, sql)
+func (c *conn) appendSettings(b []byte, p *prepared, sql string, n int, r *Request) []byte {
+	b, name := c.appendParse(b, p, sql)
 	b, at := appendBind(b, name, 2*n)
 	if c.known == nil {
 		for _, s := range forms {
@@ -115,10 +137,10 @@ func milliseconds(d time.Duration) int64 {
 }
 
 // appendDescribes has PostgreSQL look at every statement but the first before any of them runs, so that one that was prepared
-// before its table changed fails while the request can still be repeated. (The first does so by itself.)
-func (c *conn) appendDescribes(b []byte) []byte {
-	for i := 2; i < len(c.steps); i++ {
-		if p := c.steps[i].prepared; p != nil && p.ready {
+// before its table changed fails while the request can still be repeated. (The first does so by itself.) They are n steps.
+func (c *conn) appendDescribes(b []byte, first, n int) []byte {
+	for i := 1; i < n; i++ {
+		if p := c.steps[first+i].prepared; p != nil && p.ready {
 			b = appendDescribe(b, p.name)
 		}
 	}

@@ -28,13 +28,14 @@ type outcome struct {
 
 // flight is one attempt while it is under way.
 type flight struct {
-	c     *conn
-	r     *Request
-	stage stage
-	at    int  // the step that is being answered
-	bound bool // that step's parameters were accepted
-	skips bool // rows came that were not handed out
-	out   outcome
+	c      *conn
+	r      *Request
+	stage  stage
+	at     int  // the step that is being answered
+	undone bool // its transaction has undoneBegin and undoneEnd
+	bound  bool // that step's parameters were accepted
+	skips  bool // rows came that were not handed out
+	out    outcome
 }
 
 // exec sends a request and reads its answer. If a caller's function panics, the connection is lost.
@@ -46,7 +47,8 @@ func (c *conn) exec(ctx context.Context, r *Request) outcome {
 	if c.known == nil {
 		f.stage = beginning
 	}
-	if err := c.encode(r); err != nil {
+	f.undone = c.undoes(r)
+	if err := c.encode(r, f.undone); err != nil {
 		f.out.err = err
 		return f.out
 	}
@@ -244,6 +246,11 @@ func (f *flight) failed(size int) error {
 	case fatal(e):
 		return e
 	case f.out.err != nil: // it follows from the first
+		return nil
+	case f.undone && f.at >= len(f.c.steps)-len(undoneEnd): // all has been answered
+		if e.Code == noStatement { // a function has deallocated them
+			f.c.known.doomAll()
+		}
 		return nil
 	}
 	f.out.err = e

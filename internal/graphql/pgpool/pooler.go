@@ -107,8 +107,11 @@ func (c *conn) appendBegin(b []byte) []byte {
 	return appendQuery(b, poolerBegin)
 }
 
-// appendEnd ends the transaction and sees to the session.
-func (c *conn) appendEnd(b []byte) []byte {
+// appendEnd ends the transaction and sees to the session, unless all of it is undone.
+func (c *conn) appendEnd(b []byte, undone bool) []byte {
+	if undone {
+		return append(b, messageSync...)
+	}
 	c.resetting = true
 	if c.known != nil {
 		return appendQuery(append(b, messageSync...), resetSession)
@@ -151,12 +154,14 @@ func (f *flight) begun(kind byte, size int) error {
 
 // answered reads the end of the answer to the request itself.
 func (f *flight) answered(size int) (done bool, err error) {
-	if f.c.known != nil {
-		return true, f.c.ready(size)
-	}
 	status, err := f.c.status(size)
-	if err != nil {
+	switch {
+	case err != nil:
 		return false, err
+	case f.undone && status == 'E':
+		return true, f.c.undo()
+	case f.c.known != nil:
+		return true, atRest(status)
 	}
 	f.stage = ending
 	return false, inTransaction(status)

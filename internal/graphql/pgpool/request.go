@@ -21,6 +21,11 @@ type Request struct {
 	// Idempotent says that the statements may run twice. If the connection is lost before the first row was handed out, they do.
 	Idempotent bool
 
+	// ReadOnly says that the statements change nothing, and has PostgreSQL see to it: what writes fails (SQLSTATE 25006). All
+	// effects on the session are undone, which is cheaper than to reset it. Behind a pooler, and with settings that are of the
+	// transaction itself (transaction_…), the request runs as any other.
+	ReadOnly bool
+
 	// Grow, unless it is nil, is called with the size that PostgreSQL declares for a message above 64 KiB, before it is read, so
 	// that the caller can charge it. Its error ends the request as one of Each does.
 	Grow func(n int64) error

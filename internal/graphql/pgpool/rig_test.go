@@ -96,6 +96,22 @@ func try(d *pgpool.Database, sql string, settings ...pgpool.Setting) ([]string, 
 	return out, err
 }
 
+// tryReading is try as a request that only reads.
+func tryReading(d *pgpool.Database, sql string, settings ...pgpool.Setting) ([]string, error) {
+	var out []string
+	err := d.Do(context.Background(), "key", pgpool.Request{Settings: settings, ReadOnly: true, Statements: []pgpool.Statement{text(sql, &out)}})
+	return out, err
+}
+
+func askReading(t testing.TB, d *pgpool.Database, sql string, settings ...pgpool.Setting) []string {
+	t.Helper()
+	out, err := tryReading(d, sql, settings...)
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return out
+}
+
 func code(err error) string {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {

@@ -36,6 +36,12 @@ const q3Schema = `
 		execute 'declare held cursor with hold for select 1';
 		return 'littered';
 	end $$;
+	create function leaflet() returns text language plpgsql as $$ begin
+		listen leaflet;
+		perform pg_advisory_lock(4712);
+		execute 'declare held cursor with hold for select 1';
+		return 'littered';
+	end $$;
 	create sequence counter;
 	grant all on sequence counter to pool_visitor;
 	create view sly as select taint() as tainted;
@@ -49,9 +55,14 @@ func visitor(sub string) []pgpool.Setting {
 	return s
 }
 
-func sessions(t *testing.T, pooler bool) {
+func sessions(t *testing.T, pooler, readOnly bool) {
 	_, d, name := database(t, pgpool.Options{Budget: 1, Pooler: pooler})
 	pgtest.Exec(t, name, q3Schema)
+	try, ask := try, ask
+	if readOnly {
+		try, ask = tryReading, askReading
+	}
+	first := ask(t, d, "select pg_backend_pid()")
 	anonymous := func(after string) {
 		t.Helper()
 		if got := ask(t, d, "select id from note order by 1", visitor("")...); len(got) != 0 {
@@ -79,21 +90,36 @@ func sessions(t *testing.T, pooler bool) {
 		t.Fatal("1/0")
 	}
 	anonymous("a set_config that failed")
-	ask(t, d, "select litter()", visitor("u1")...)
+	if readOnly {
+		if _, err := try(d, "select litter()", visitor("u1")...); code(err) != "25006" {
+			t.Fatalf("what writes: %v", err)
+		}
+	} else {
+		ask(t, d, "select litter()", visitor("u1")...)
+	}
 	anonymous("temporary tables")
-	got := ask(t, d, "select (select count(*) from pg_locks where locktype = 'advisory'), (select count(*) from pg_listening_channels()), (select count(*) from pg_class where relpersistence = 't')")
-	if !slices.Equal(got, []string{"0", "0", "0"}) {
-		t.Fatalf("locks, channels, temporary tables: %v", got)
+	ask(t, d, "select leaflet()", visitor("u1")...)
+	anonymous("locks, channels and cursors")
+	got := ask(t, d, "select (select count(*) from pg_locks where locktype = 'advisory'), (select count(*) from pg_listening_channels()), (select count(*) from pg_class where relpersistence = 't'), (select count(*) from pg_cursors where name = 'held')")
+	if !slices.Equal(got, []string{"0", "0", "0", "0"}) {
+		t.Fatalf("locks, channels, temporary tables, cursors: %v", got)
+	}
+	if got := ask(t, d, "select pg_backend_pid()"); !slices.Equal(got, first) {
+		t.Errorf("another session, %v instead of %v", got, first)
 	}
 	if _, err := try(d, "select lastval()"); code(err) != "55000" {
 		t.Fatalf("lastval of another's: %v", err)
 	}
 }
 
-func TestQ3WhatOneRequestDoesToItsSessionDoesNotReachTheNext(t *testing.T) { sessions(t, false) }
+func TestQ3WhatOneRequestDoesToItsSessionDoesNotReachTheNext(t *testing.T) { sessions(t, false, false) }
 
 func TestQ3WhatOneRequestDoesToItsSessionDoesNotReachTheNextBehindAPooler(t *testing.T) {
-	sessions(t, true)
+	sessions(t, true, false)
+}
+
+func TestQ3WhatAReadingRequestDoesToItsSessionDoesNotReachTheNext(t *testing.T) {
+	sessions(t, false, true)
 }
 
 func TestQ3AConnectionThatIsTerminatedMidwayIsReplaced(t *testing.T) {

@@ -70,11 +70,12 @@ func FuzzMessages(f *testing.F) {
 	failed, _ := (&pgproto3.ErrorResponse{Severity: "ERROR", Code: "22012", Message: "division"}).Encode(nil)
 	ready := message('Z', []byte{'I'})
 	good := bytes.Join([][]byte{message('1', nil), message('2', nil), row, done, message('2', nil), row, done, ready}, nil)
-	f.Add(good, 3)
-	f.Add(append(append(append([]byte{}, message('2', nil)...), failed...), ready...), 1)
-	f.Add([]byte{'D', 0x7f, 0xff, 0xff, 0xff, 0}, 5)
-	f.Add([]byte{'Z', 0, 0, 0, 3}, 5)
-	f.Fuzz(func(t *testing.T, stream []byte, chunk int) {
+	f.Add(good, 3, false)
+	f.Add(append(append(append([]byte{}, message('2', nil)...), failed...), ready...), 1, false)
+	f.Add([]byte{'D', 0x7f, 0xff, 0xff, 0xff, 0}, 5, false)
+	f.Add([]byte{'Z', 0, 0, 0, 3}, 5, false)
+	f.Add(append(append([]byte{}, failed...), message('Z', []byte{'E'})...), 7, true)
+	f.Fuzz(func(t *testing.T, stream []byte, chunk int, undone bool) {
 		b, err := New(Options{MaxMessage: minMessage})
 		if err != nil {
 			t.Fatal(err)
@@ -83,17 +84,21 @@ func FuzzMessages(f *testing.F) {
 		defer near.Close()
 		defer far.Close()
 		c := &conn{pool: &pool{b: b}, net: near, stop: func(context.Context) error { return nil }, wire: newWire(&chunks{stream, max(1, chunk%4096)}), known: newStatements(10)}
-		rows := 0
+		rows, settings := 0, 0
+		if undone {
+			settings = len(undoneBegin)
+		}
 		r := Request{Statements: []Statement{{SQL: "select 1", Each: func([][]byte) error { rows++; return nil }}}}
-		if err := c.encode(&r); err != nil {
+		if err := c.encode(&r, undone); err != nil {
 			t.Fatal(err)
 		}
-		fl := flight{c: c, r: &r}
+		go io.Copy(io.Discard, far)
+		fl := flight{c: c, r: &r, undone: undone}
 		for done := false; !done; {
 			if done, err = fl.message(); err != nil {
 				break
 			}
-			if fl.out.err != nil && fl.at == 0 && rows > 0 {
+			if fl.out.err != nil && fl.at <= settings && rows > 0 {
 				t.Fatal("rows came of a request whose settings failed")
 			}
 			if cap(c.wire.large) > minMessage {
