@@ -36,7 +36,11 @@ func (c *call) fail(err error) error {
 	if code, after, ok := overload(err); ok {
 		c.count.shed(code)
 		c.w.Header().Set("Retry-After", strconv.Itoa(after))
-		c.answerError(http.StatusServiceUnavailable, code, overloadText(code))
+		text := overloadText(code)
+		if lost := (*pgpool.Unavailable)(nil); code == CodeUnavailable && errors.As(err, &lost) {
+			text += " The reason is in the server's log as " + lost.ID + "."
+		}
+		c.answerError(http.StatusServiceUnavailable, code, text)
 		return err
 	}
 	switch {

@@ -115,7 +115,7 @@ func clamp(n, lo, hi int64) int64 { return max(lo, min(n, hi)) }
 func (o *Options) poolOptions(k *levee.Kernel) pgpool.Options {
 	return pgpool.Options{
 		Budget: o.Connections, PerDatabase: o.ConnectionsPerDatabase, Wait: o.Wait, Queue: queue, Pooler: o.Pooler,
-		MaxMessage: o.MaxResponse, Logger: o.Logger,
+		MaxMessage: o.MaxResponse, Logger: o.Logger, NewID: newID,
 		NewGate: func(g gate.Options) (*gate.Gate, error) { return k.NewGate(g, false) },
 	}
 }

@@ -79,7 +79,7 @@ type next struct {
 
 func (b *Budget) nextLocked(p *pool) (next, error) {
 	if b.mu.closed || p.handles == 0 {
-		return next{}, &Unavailable{Err: errClosed}
+		return next{}, p.unavailableLocked(noConnection, errClosed, false)
 	}
 	if n := len(p.idle); n > 0 {
 		c := p.idle[n-1] // the one used last: the others may be closed
@@ -93,7 +93,7 @@ func (b *Budget) nextLocked(p *pool) (next, error) {
 			return p.laterLocked(now), nil
 		}
 		b.count.fastFail.Add(1)
-		return next{}, &Unavailable{Err: p.lastErr}
+		return next{}, p.last
 	}
 	limit := atOnce
 	if p.open == p.connecting || short {
@@ -117,7 +117,7 @@ func (b *Budget) nextLocked(p *pool) (next, error) {
 
 // turnsLocked tells that PostgreSQL has no room for another connection, but that there are some of ours to wait for.
 func (p *pool) turnsLocked() bool {
-	return p.open > p.connecting && tooMany(p.lastErr)
+	return p.open > p.connecting && p.last != nil && tooMany(p.last.Err)
 }
 
 // laterLocked waits for a connection of ours, or for the time to ask for another.
@@ -158,7 +158,7 @@ func (p *pool) late() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p.connecting > 0 && p.open == p.connecting {
-		return &Unavailable{Err: errSlow}
+		return p.unavailableLocked(noConnection, errSlow, false)
 	}
 	limit := int64(b.o.Budget)
 	return &gate.Shed{Gate: gateName, Reason: gate.Timeout, Cost: 1, InUse: limit, Limit: limit, Waited: b.o.Wait, RetryAfter: time.Second}

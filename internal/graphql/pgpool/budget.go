@@ -25,6 +25,7 @@ type Budget struct {
 	mu struct {
 		sync.Mutex
 		pools   map[string]*pool // by URL
+		failed  int              // pools that nobody has a handle on; at most mostFailed
 		open    int              // connections, with those being made and those being closed; at most Options.Budget
 		idle    int
 		newest  *conn         // of those that nobody uses
@@ -69,6 +70,7 @@ func (b *Budget) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-tick.C:
+			b.forgetFailed(now)
 			b.closeAll(b.takeIdle(func(c *conn) bool { return now.Sub(c.idleSince) >= b.o.IdleTime }), causeIdle)
 		}
 	}

@@ -3,6 +3,8 @@ package pgpool
 import (
 	"context"
 	"errors"
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -62,7 +64,7 @@ func (b *Budget) made(p *pool, c *conn, err error, a *opening) (left bool) {
 	}
 	a.ended, a.conn = true, c
 	if err != nil && !p.turnsLocked() {
-		a.err = &Unavailable{Err: err}
+		a.err = p.last
 	}
 	if a.left {
 		return true
@@ -112,16 +114,13 @@ func (p *pool) failLocked(err error) {
 	}
 	p.pause = min(p.pause, lastPause)
 	p.fails++
-	p.next, p.lastErr = now.Add(p.pause), err
-	if now.Sub(p.logged) >= logEvery {
-		p.logged = now
-		p.b.o.Logger.Warn("cannot connect to PostgreSQL", "database", p.name, "failures", p.fails, "error", err.Error())
-	}
+	p.next, p.last = now.Add(p.pause), p.unavailableLocked(noConnection, err, false)
 }
 
 func (p *pool) recoverLocked() {
 	if p.fails > 0 {
 		p.b.o.Logger.Info("connected to PostgreSQL again", "database", p.name, "failures", p.fails)
+		maps.DeleteFunc(p.noted, func(reason string, _ noted) bool { return strings.HasPrefix(reason, noConnection) }) // the next one is another outage
 	}
-	p.fails, p.lastErr, p.logged = 0, nil, time.Time{}
+	p.fails, p.last = 0, nil
 }

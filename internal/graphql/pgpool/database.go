@@ -30,10 +30,10 @@ type pool struct {
 	idle       []*conn // the one used last is last
 	fails      int     // in a row
 	pause      time.Duration
-	next       time.Time // no attempt before
-	full       time.Time // when PostgreSQL had no room last
-	lastErr    error
-	logged     time.Time
+	next       time.Time    // no attempt before
+	full       time.Time    // when PostgreSQL had no room last
+	last       *Unavailable // of the last attempt, if it failed
+	noted      map[string]noted
 }
 
 // forms are what values are read as, whatever the database's own default is.
@@ -56,9 +56,27 @@ func (b *Budget) Database(url string) (*Database, error) {
 			return nil, err
 		}
 		b.mu.pools[url] = p
+	} else if p.handles == 0 {
+		b.mu.failed--
 	}
 	p.handles++
 	return &Database{pool: p}, nil
+}
+
+// mostFailed is how many databases are remembered to be away while nobody has a handle on them. A tenant that cannot be built has none
+// between its requests, and each of them would be the first to find out.
+const mostFailed = 100
+
+// forgetFailed forgets those that nobody has asked for in a while.
+func (b *Budget) forgetFailed(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for url, p := range b.mu.pools {
+		if p.handles == 0 && now.Sub(p.next) >= logEvery {
+			delete(b.mu.pools, url)
+			b.mu.failed--
+		}
+	}
 }
 
 func (b *Budget) newPool(url string) (*pool, error) {
@@ -73,7 +91,7 @@ func (b *Budget) newPool(url string) (*pool, error) {
 			cfg.RuntimeParams[name] = value
 		}
 	}
-	p := &pool{b: b, url: url, config: cfg, name: cfg.User + "@" + net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port))) + "/" + cfg.Database}
+	p := &pool{b: b, url: url, config: cfg, noted: map[string]noted{}, name: cfg.User + "@" + net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port))) + "/" + cfg.Database}
 	p.pooled.Store(b.o.Pooler)
 	if b.o.PerDatabase < b.o.Budget {
 		p.gate, err = gate.New(gate.Options{Name: gateName, Limit: int64(b.o.PerDatabase), Queue: b.o.Queue, Wait: b.o.Wait})
@@ -92,8 +110,13 @@ func (d *Database) Close() {
 		b.mu.Lock()
 		p.handles--
 		last := p.handles == 0
-		if last {
+		switch {
+		case last && p.fails > 0 && b.mu.failed < mostFailed:
+			b.mu.failed++
+		case last:
 			delete(b.mu.pools, p.url)
+		}
+		if last {
 			b.wakeLocked()
 		}
 		b.mu.Unlock()
@@ -133,7 +156,7 @@ func (p *pool) do(ctx context.Context, r *Request, deadline time.Time) error {
 		c, err := p.b.acquire(ctx, p, deadline)
 		if err != nil {
 			if out.gone != nil {
-				return &Unavailable{Err: out.gone, Ran: out.sent}
+				return p.unavailable(lostConnection, out.gone, out.sent)
 			}
 			return err
 		}
@@ -144,7 +167,7 @@ func (p *pool) do(ctx context.Context, r *Request, deadline time.Time) error {
 		case out.gone == nil:
 			return nil
 		case attempt > 0, out.rows, out.sent && !r.Idempotent, ctx.Err() != nil:
-			return &Unavailable{Err: out.gone, Ran: out.sent}
+			return p.unavailable(lostConnection, out.gone, out.sent)
 		}
 		p.b.count.repeated.Add(1)
 	}

@@ -44,8 +44,11 @@ type Options struct {
 	// MaxMessage is the largest message, in bytes, that PostgreSQL may send; 0 means 16 MiB. A row is one message.
 	MaxMessage int64
 
-	// Logger gets connections that cannot be made, at a bounded rate; nil logs nothing.
+	// Logger gets connections that cannot be made, and those that are lost under a request, at a bounded rate; nil logs nothing.
 	Logger *slog.Logger
+
+	// NewID makes the id of such a record, which Unavailable has too; nil makes empty ones.
+	NewID func() string
 
 	// NewGate makes the gate that connections are admitted by; nil means gate.New.
 	NewGate func(gate.Options) (*gate.Gate, error)
@@ -62,6 +65,9 @@ func (o *Options) setDefaults() {
 	setDefault(&o.MaxMessage, 16<<20)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.NewID == nil {
+		o.NewID = func() string { return "" }
 	}
 	if o.NewGate == nil {
 		o.NewGate = gate.New
