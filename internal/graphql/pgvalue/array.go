@@ -36,7 +36,14 @@ func (o Out) appendArray(dst, v []byte) ([]byte, error) {
 		return dst, errMalformed
 	}
 	n, items := int(int32(binary.BigEndian.Uint32(v[12:]))), v[12+8*int(dimensions):]
-	if dimensions > 1 {
+	switch {
+	case dimensions > 1 && (o.kind == asJSON || o.kind == asJSONB): // a list of JSON is JSON
+		all, err := o.appendJSONLists(dst, v[12:12+8*dimensions], &items)
+		if err != nil {
+			return dst, err
+		}
+		return all, nil
+	case dimensions > 1:
 		return appendNested(dst, n, len(items))
 	}
 	return o.appendItems(dst, n, items)
@@ -102,4 +109,28 @@ func appendNested(dst []byte, n, bytes int) ([]byte, error) {
 		failed[i] = ItemError{i, errNested}
 	}
 	return append(dst, ']'), failed
+}
+
+// appendJSONLists appends what the rest of items begins with: a list whose dimensions are the first ones.
+func (o Out) appendJSONLists(dst, dimensions []byte, items *[]byte) (_ []byte, err error) {
+	if len(dimensions) == 0 {
+		item, rest, ok := cutItem(*items)
+		if !ok {
+			return dst, errMalformed
+		}
+		if *items = rest; item == nil {
+			return append(dst, "null"...), nil
+		}
+		return o.appendLeaf(dst, item)
+	}
+	dst = append(dst, '[')
+	for i := range int(int32(binary.BigEndian.Uint32(dimensions))) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if dst, err = o.appendJSONLists(dst, dimensions[8:], items); err != nil {
+			return dst, err
+		}
+	}
+	return append(dst, ']'), nil
 }

@@ -174,7 +174,7 @@ func (o Out) timeTZ(expr string) string {
 	if !o.array {
 		return fmt.Sprintf(inZone, expr)
 	}
-	return fmt.Sprintf("case when %s is null then null else array(select "+inZone+" from pg_catalog.unnest(%[1]s) with ordinality as e(v, n) order by e.n) end", expr, "e.v")
+	return fmt.Sprintf("case when pg_catalog.array_ndims(%s) > 1 then (%[1]s)::text[] when %[1]s is not null then array(select "+inZone+" from pg_catalog.unnest(%[1]s) with ordinality as e(v, n) order by e.n) end", expr, "e.v")
 }
 
 // Text is any value as PostgreSQL writes it, a JSON string; Bool is a boolean; Float is a float8.

@@ -46,15 +46,23 @@ func (c *compiler) valueOf(w *builder, expr string, pg catalog.TypeID, ref schem
 	}
 }
 
-// arrayValue writes an array of what is no leaf. It is taken apart once: a subscript goes through all items before its own. Of an array
-// of several dimensions, which the schema has no type for, there are as many nulls as it is long.
+// arrayValue writes an array of what is no leaf. It is taken apart once: a subscript goes through all items before its own. One of
+// several dimensions, which the schema has no type for, comes as one of two that is as long, which is what the renderer refuses.
 func (c *compiler) arrayValue(w *builder, expr string, element catalog.TypeID, ref schema.Ref, sets []ast.SelectionSet) *out {
 	alias := c.nextAlias()
-	w.put("case when ", expr, " is null then null else array(select ")
+	w.put("case when pg_catalog.array_ndims(", expr, ") > 1 then pg_catalog.array_fill(null::", c.itemName(element), ", array[pg_catalog.array_length(", expr, ", 1), 1])",
+		" when ", expr, " is not null then array(select ")
 	item := c.valueOf(w, alias+".v", element, schema.Ref{Name: ref.Name, NonNull: ref.ItemNonNull}, sets)
-	w.put(" from (select pg_catalog.unnest(case when pg_catalog.array_ndims(", expr, ") > 1 then pg_catalog.array_fill(null::", c.typeName(element),
-		", array[pg_catalog.array_length(", expr, ", 1)]) else ", expr, " end) as v) as ", alias, ") end")
+	w.put(" from (select pg_catalog.unnest(", expr, ") as v) as ", alias, ") end")
 	return &out{kind: outList, item: item}
+}
+
+// itemName is the type that valueOf makes of what is no leaf.
+func (c *compiler) itemName(t catalog.TypeID) string {
+	if base := &c.cat.Types[c.base(t)]; base.OID == oidInterval || schema.IsShape(base.OID) {
+		return c.typeName(t)
+	}
+	return "record"
 }
 
 func (c *compiler) base(t catalog.TypeID) catalog.TypeID {
