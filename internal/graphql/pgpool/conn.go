@@ -216,10 +216,12 @@ func (c *conn) ready(size int) error {
 
 func atRest(status byte) error {
 	if status != 'I' {
-		return fmt.Errorf("%w: a transaction was left open", errProtocol)
+		return errOpen
 	}
 	return nil
 }
+
+var errOpen = fmt.Errorf("%w: a transaction was left open", errProtocol)
 
 // status reads whether a transaction is open: I, T, or E for one that failed.
 func (c *conn) status(size int) (byte, error) {

@@ -11,6 +11,7 @@ import (
 type step struct {
 	prepared *prepared // nil: without a name
 	each     func([][]byte) error
+	tag      string // what PostgreSQL calls it when it has run, where that is known
 }
 
 // resetSession takes back whatever functions, triggers and policies may have left behind in a session: a role or a setting that is
@@ -29,7 +30,7 @@ func (c *conn) encode(r *Request, undone bool) error {
 	}
 	n := c.countSettings(r)
 	settings := settingsSQL(n)
-	var before, after []string
+	var before, after []plain
 	if undone {
 		before, after = undoneBegin[:], undoneEnd[:]
 	}
@@ -64,17 +65,19 @@ func (c *conn) encode(r *Request, undone bool) error {
 	return nil
 }
 
-func (c *conn) appendSteps(steps []step, texts []string, named bool) []step {
-	for _, sql := range texts {
-		steps = append(steps, c.step("", sql, named, nil))
+func (c *conn) appendSteps(steps []step, texts []plain, named bool) []step {
+	for _, p := range texts {
+		s := c.step("", p.sql, named, nil)
+		s.tag = p.tag
+		steps = append(steps, s)
 	}
 	return steps
 }
 
 // appendPlain has statements without parameters run, of which the first is the step at.
-func (c *conn) appendPlain(b []byte, at int, texts []string) []byte {
-	for i, sql := range texts {
-		b = c.appendStatement(b, c.steps[at+i].prepared, &Statement{SQL: sql, TextResults: true})
+func (c *conn) appendPlain(b []byte, at int, texts []plain) []byte {
+	for i, p := range texts {
+		b = c.appendStatement(b, c.steps[at+i].prepared, &Statement{SQL: p.sql, TextResults: true})
 	}
 	return b
 }

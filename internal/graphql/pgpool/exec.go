@@ -159,18 +159,33 @@ func (f *flight) message() (done bool, err error) {
 	case '2':
 		f.bound = true
 	case 'C', 'I':
-		f.at++
-		f.bound = false
+		return false, f.completed(size)
 	case '3', 'n', 't', 'T', 'N', 'S', 'A': // closed, described, notices: nothing to do
 	case 'G', 'H', 'W':
 		return false, errors.New("COPY cannot be run here")
 	default:
 		return false, fmt.Errorf("%w: %q", errProtocol, kind)
 	}
-	if f.at > len(f.c.steps) {
-		return false, fmt.Errorf("%w: more answers than statements", errProtocol)
-	}
 	return false, w.skip(size)
+}
+
+// completed reads the end of a statement.
+func (f *flight) completed(size int) error {
+	if f.at >= len(f.c.steps) {
+		return fmt.Errorf("%w: more answers than statements", errProtocol)
+	}
+	tag := f.c.steps[f.at].tag
+	f.at++
+	f.bound = false
+	if tag == "" {
+		return f.c.wire.skip(size)
+	}
+	if size == len(tag)+1 { // before a byte of it is made room for
+		if got, err := f.c.wire.body(size); err != nil || string(got[:len(tag)]) == tag {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: something else ran where %s was asked for", errReset, tag)
 }
 
 // parsed notes that PostgreSQL knows the statement of the present step by name.
@@ -297,14 +312,22 @@ func (f *flight) calmDown() {
 
 // rest reads what is left, and then asks for one more answer.
 func (c *conn) rest() error {
+	open := false
 	for c.resetting {
-		// What hit the reset is our own cancel request, which came when the request had ended. It is reset again below.
+		// What hit the reset is our own cancel request, which came when the request had ended. It is reset again below, and rolled
+		// back if not even that was done.
 		var e *pgconn.PgError
-		if err := c.settle(); err != nil && !(errors.As(err, &e) && e.Code == queryCanceled) {
+		switch err := c.settle(); {
+		case errors.Is(err, errOpen):
+			open = true
+		case err != nil && !(errors.As(err, &e) && e.Code == queryCanceled):
 			return err
 		}
 	}
 	c.out = appendQuery(c.out[:0], resetSession)
+	if open {
+		c.out = append(c.out[:0], messageUndo...)
+	}
 	if _, err := c.net.Write(c.out); err != nil {
 		return err
 	}

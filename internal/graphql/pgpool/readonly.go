@@ -9,12 +9,18 @@ import "strings"
 // share of those that do not.
 //
 // All of it is one pipeline, so that PostgreSQL answers once. If a step fails, the rest is skipped, and undo is sent.
+//
+// With default_transaction_deferrable, what is READ ONLY and serializable would wait until nobody writes, before its time limit is set.
 var (
-	undoneBegin = [...]string{"begin read only", "savepoint levee"}
-	undoneEnd   = [...]string{"rollback to savepoint levee", "select pg_catalog.pg_advisory_unlock_all()", "commit"}
+	undoneBegin = [...]plain{{"begin read only not deferrable", "BEGIN"}, {"savepoint levee", "SAVEPOINT"}}
+	undoneEnd   = [...]plain{{"rollback to savepoint levee", "ROLLBACK"}, {"select pg_catalog.pg_advisory_unlock_all()", "SELECT 1"}, {"commit", "COMMIT"}}
 
 	messageUndo = appendQuery(nil, "rollback; "+resetSession)
 )
+
+// plain is a statement without parameters, and what PostgreSQL answers if it is that which ran: a function can prepare another under
+// its name.
+type plain struct{ sql, tag string }
 
 // undoes tells whether r runs so. Behind a pooler there is the reset of the pooler's other clients, too, which is not sent twice. A
 // tenant that has a setting of the transaction itself means to have it as it says.

@@ -106,6 +106,66 @@ func TestAReadingRequestWhoseCallerLeavesKeepsNoLock(t *testing.T) {
 	}
 }
 
+// Prepared statements are no part of a transaction, so a function can have another in place of one of ours.
+func TestQ3AReadingRequestThatReplacesWhatUndoesItLosesItsSession(t *testing.T) {
+	const state = "select coalesce(current_setting('app.left', true), ''), current_setting('transaction_read_only')"
+	for _, ours := range []string{"begin read only not deferrable", "savepoint levee", "rollback to savepoint levee", "commit"} {
+		b, d, name := database(t, pgpool.Options{Budget: 1})
+		pgtest.Exec(t, name, `create function usurp(ours text) returns text language plpgsql as $$ declare n text; begin
+			select name into strict n from pg_prepared_statements where statement = ours;
+			execute 'deallocate ' || n;
+			execute 'prepare ' || n || ' as select 1';
+			return set_config('app.left', 'left', false);
+		end $$`)
+		read := func(sql string) (got []string, err error) {
+			err = d.Do(t.Context(), "key", pgpool.Request{ReadOnly: true, Idempotent: true, Statements: []pgpool.Statement{text(sql, &got)}})
+			return got, err
+		}
+		if got, err := read(state); err != nil || !slices.Equal(got, []string{"", "on"}) {
+			t.Fatalf("%q, %v", got, err)
+		}
+		if got, err := read("select usurp('" + ours + "')"); !slices.Equal(got, []string{"left"}) {
+			t.Fatalf("%s was not replaced: %q, %v", ours, got, err)
+		}
+		for range 2 {
+			if got, err := read(state); err != nil || !slices.Equal(got, []string{"", "on"}) {
+				t.Errorf("after %s: %q, %v", ours, got, err)
+			}
+		}
+		if s := b.Stats(); s.Opened != 2 {
+			t.Errorf("after %s: %d connections", ours, s.Opened)
+		}
+	}
+}
+
+// A transaction that is serializable, READ ONLY and deferrable waits until nobody writes, and that before its time limit is set.
+func TestAReadingRequestDoesNotWaitForWriters(t *testing.T) {
+	_, d, name := database(t, pgpool.Options{Budget: 2})
+	pgtest.Exec(t, name, "create table item (id int)")
+	deferrable := []string{"alter database " + name + " set default_transaction_isolation = serializable", "alter database " + name + " set default_transaction_deferrable = on"}
+	for _, sql := range deferrable {
+		pgtest.Exec(t, name, sql)
+	}
+	see := observer(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- d.Do(ctx, "key", pgpool.Request{Statements: []pgpool.Statement{text("insert into item values (1)", nil), text("select pg_sleep(60)", nil)}})
+	}()
+	until(t, 10*time.Second, "somebody writes", func() bool {
+		return see("select count(*) from pg_stat_activity where state = 'active' and wait_event = 'PgSleep' and datname = '"+name+"'") == "1"
+	})
+	reading, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	defer stop()
+	var got []string
+	err := d.Do(reading, "key", pgpool.Request{ReadOnly: true, Statements: []pgpool.Statement{text("select count(*) from item", &got)}})
+	if err != nil || !slices.Equal(got, []string{"0"}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	cancel()
+	<-ended
+}
+
 func TestAReadingRequestBehindAPoolerIsAsAnyOther(t *testing.T) {
 	_, d, _ := database(t, pgpool.Options{Budget: 1, Pooler: true})
 	if got := askReading(t, d, "select 1"); !slices.Equal(got, []string{"1"}) {
