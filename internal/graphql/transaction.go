@@ -30,9 +30,11 @@ func (t *transaction) DoAll(ctx context.Context, statements []sqlgen.Statement) 
 	c.changes = !r.Idempotent
 	r.ReadOnly = r.Idempotent && !t.in.writes.Load()
 	err := t.in.db.Do(ctx, c.key(), r)
-	if r.ReadOnly && c.writes(t.in, err) {
+	if why := refused(err); r.ReadOnly && why != nil {
 		r.ReadOnly = false
-		err = t.in.db.Do(ctx, c.key(), r)
+		if err = t.in.db.Do(ctx, c.key(), r); refused(err) == nil {
+			c.writes(t.in, why)
+		}
 	}
 	var gone *pgpool.Unavailable
 	if errors.As(err, &gone) {
@@ -42,18 +44,22 @@ func (t *transaction) DoAll(ctx context.Context, statements []sqlgen.Statement) 
 	return err
 }
 
-// writes tells that a query failed because something in it writes: a view's function, a policy's. Nothing of it was done. Such
-// queries are the schema's way, so the tenant's others are not tried without from then on.
-func (c *call) writes(in *instance, err error) bool {
+// refused is why a query failed because something in it writes: a view's function, a policy's. Nothing of it was done.
+func refused(err error) *pgconn.PgError {
 	var e *pgconn.PgError
-	if !errors.As(err, &e) || e.Code != readOnlyTransaction {
-		return false
+	if errors.As(err, &e) && e.Code == readOnlyTransaction {
+		return e
 	}
+	return nil
+}
+
+// writes notes that queries that write are the schema's way: the tenant's others are not tried without from then on. What is refused
+// where it may write, too, is of a standby, or of a login that may only read, and says nothing of the others.
+func (c *call) writes(in *instance, why *pgconn.PgError) {
 	if !in.writes.Swap(true) {
 		c.logger.Warn(`a query writes: this tenant's queries are not READ ONLY any more, until its instance is built anew. Set graphql.queries = "read-write", so that none is tried`,
-			"tenant", in.tenant.name, "error", e.Message, "where", e.Where)
+			"tenant", in.tenant.name, "error", why.Message, "where", why.Where)
 	}
-	return true
 }
 
 const readOnlyTransaction = "25006"

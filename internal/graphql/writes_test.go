@@ -67,3 +67,15 @@ func TestQueriesReadOnlyUnlessTheyMayWrite(t *testing.T) {
 		})
 	}
 }
+
+func TestAQueryThatIsRefusedWhateverMayBeWrittenSaysNothingOfOthers(t *testing.T) {
+	database, tenant := looksTenant(t)
+	pgtest.Exec(t, database, `create function s.refuse() returns int language plpgsql stable as $$ begin raise 'not me' using errcode = '25006'; end $$`)
+	c := startCase(t, Options{Tenants: []Tenant{tenant}, ShowErrors: true})
+	if a := c.ask("looks", "{ refuse allThings { nodes { rowId } } }"); len(a.Errors) != 1 || !strings.Contains(a.text, "not me") || strings.Count(a.text, `"rowId"`) != 2 {
+		t.Fatal(a.text)
+	}
+	if strings.Contains(c.log.String(), "a query writes") {
+		t.Error(c.log.String())
+	}
+}
