@@ -90,8 +90,7 @@ func (p *pacer) pace() {
 	for i := range p.mu.samples {
 		base += int64(p.mu.samples[i].Value.Uint64())
 	}
-	// Setting it stops the world for a moment: what would change little stays.
-	if want := gcPercent(base, p.floor); abs(want-p.mu.percent) > p.mu.percent/8 {
+	if want := gcPercent(base, p.floor); worthSetting(p.mu.percent, want) {
 		p.mu.percent = want
 		debug.SetGCPercent(want)
 	}
@@ -104,6 +103,12 @@ func gcPercent(base, floor int64) int {
 		return defaultGCPercent
 	}
 	return int(min(max(floor*100/base, defaultGCPercent), maxGCPercent))
+}
+
+// worthSetting spares what would change little, for setting GOGC stops the world for a moment. A heap that has become large gets what
+// it was planned with, however little that changes.
+func worthSetting(now, want int) bool {
+	return abs(want-now) > now/8 || want == defaultGCPercent && now != want
 }
 
 func abs(n int) int { return max(n, -n) }

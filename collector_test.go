@@ -28,6 +28,25 @@ func TestASmallHeapHasRoomForGarbageAndALargeOneForHalfOfItself(t *testing.T) {
 	}
 }
 
+func TestGOGCStaysIfLittleWouldChangeButReturnsToItsDefault(t *testing.T) {
+	for _, c := range []struct {
+		now, want int
+		set       bool
+	}{
+		{300, 310, false},
+		{300, 290, false},
+		{300, 200, true},
+		{50, 50, false},
+		{50, 55, false},
+		{55, 50, true},
+		{400, 50, true},
+	} {
+		if got := worthSetting(c.now, c.want); got != c.set {
+			t.Errorf("from %d to %d: %v", c.now, c.want, got)
+		}
+	}
+}
+
 func TestTheCollectorIsPacedWhileTheKernelRuns(t *testing.T) {
 	keepCollector(t)
 	k := newKernel(t, Options{MemoryLimit: 512 * mib, FS: container("max", 0)})
