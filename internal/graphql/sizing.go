@@ -2,6 +2,7 @@ package graphql
 
 import (
 	"fmt"
+	"sort"
 
 	"github.com/leveehq/levee"
 	"github.com/leveehq/levee/gate"
@@ -53,8 +54,22 @@ type shares struct {
 	instances int64 // the residency cache, one build included
 }
 
-// divide makes lines out of graphql.memory. Live Go memory takes 1/0.55 of its size, and a twentieth of everything is the margin.
-func (o *Options) divide() (s shares, err error) {
+// leastShare is what the residency cache needs.
+const leastShare = leastInstances + buildPeak
+
+// divide makes lines out of graphql.memory.
+func (o *Options) divide() (shares, error) {
+	asked := *o
+	s := o.share()
+	if s.instances >= leastShare {
+		return s, nil
+	}
+	return s, fmt.Errorf("graphql.memory (%s) leaves %s for instances, which need %s at least: raise graphql.memory to %s, or lower graphql.connections (%d), graphql.max_tokens (%d) or graphql.max_response (%s)",
+		bytesize.Format(o.Memory), bytesize.Format(max(s.instances, 0)), bytesize.Format(leastShare), bytesize.Format(asked.enough()), o.Connections, o.Limits.Tokens, bytesize.Format(o.MaxResponse))
+}
+
+// share sizes the lines. Live Go memory takes 1/0.55 of its size, and a twentieth of everything is the margin.
+func (o *Options) share() (s shares) {
 	m := o.Memory
 	s.requests = clamp(m/(2*mib), 32, 512)
 	s.tokens = clamp(m/256, 256*kib, 4*mib)
@@ -65,11 +80,16 @@ func (o *Options) divide() (s shares, err error) {
 	s.variables = max(2*o.MaxBody+mib, live/24)
 	s.answers = max(o.MaxResponse*answerFactor, live/8)
 	s.instances = live - s.answers - s.bodies - s.variables
-	if least := int64(leastInstances + buildPeak); s.instances < least {
-		return s, fmt.Errorf("graphql.memory (%s) leaves %s for instances, which need %s at least: raise graphql.memory by %s, or lower graphql.connections (%d), graphql.max_tokens (%d) or graphql.max_response (%s)",
-			bytesize.Format(m), bytesize.Format(max(s.instances, 0)), bytesize.Format(least), bytesize.Format((least-s.instances)*2), o.Connections, o.Limits.Tokens, bytesize.Format(o.MaxResponse))
-	}
-	return s, nil
+	return s
+}
+
+// enough is the least graphql.memory, in whole MiB, that would do: not all of what is added is for instances, for other shares grow too.
+func (o Options) enough() int64 {
+	return mib * int64(sort.Search(1<<30, func(m int) bool {
+		with := o
+		with.Memory = int64(m) * mib
+		return with.share().instances >= leastShare
+	}))
 }
 
 type gates struct{ requests, bodies, variables, answers, compile *gate.Gate }
