@@ -71,9 +71,10 @@ type run struct {
 
 	accounts []Account // of scenario fill
 
-	// offer ends when no new work is to be begun. Work under way then has a grace of two call time-outs, after which
+	// offer ends when no new work is to be begun. Work under way then has a grace of two call time-outs at least, after which
 	// the scenario's own context ends.
 	offer context.Context
+	end   context.CancelFunc // of offer
 }
 
 // Bazel runs the scenarios that o names against a Bazel remote cache, and blocks until they have ended. A line of
@@ -148,11 +149,10 @@ func (r *run) one(ctx context.Context, s scenario) ([]Section, error) {
 			return nil, err
 		}
 	}
-	hard, cancel := context.WithTimeoutCause(ctx, r.o.Duration+2*r.o.CallTimeout, errors.New("the scenario's time is over"))
+	hard, cancel := context.WithTimeoutCause(ctx, r.o.Duration+3*r.o.CallTimeout, errors.New("the scenario's time is over"))
 	defer cancel()
-	offer, cancelOffer := context.WithTimeout(hard, r.o.Duration)
-	defer cancelOffer()
-	r.offer = offer
+	r.begin(hard)
+	defer func() { r.end() }() // of the last to begin
 	before := r.watch.mark()
 	r.show.scenario(s.name)
 	tallies, err := s.run(hard, r)
@@ -168,6 +168,14 @@ func (r *run) one(ctx context.Context, s scenario) ([]Section, error) {
 		err = context.Cause(ctx)
 	}
 	return sections, err
+}
+
+// begin has the time of the load begin now: a scenario that has to store something first calls it again.
+func (r *run) begin(ctx context.Context) {
+	if r.end != nil {
+		r.end()
+	}
+	r.offer, r.end = context.WithTimeout(ctx, r.o.Duration)
 }
 
 // tally opens the books of one group of clients and shows them in the progress line.

@@ -90,6 +90,7 @@ func frozenReaders(ctx context.Context, r *run) ([]*tally, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.begin(ctx)
 	request, err := proto.Marshal(&bspb.ReadRequest{ResourceName: b.readName(r.o.Instance)})
 	if err != nil {
 		return nil, err

@@ -23,6 +23,7 @@ func readers(ctx context.Context, r *run) ([]*tally, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.begin(ctx)
 	var wg sync.WaitGroup
 	for i := range r.o.Readers {
 		wg.Go(func() { r.client(p, i, t).readSlowly(ctx, r.offer, b) })
