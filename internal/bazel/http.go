@@ -114,6 +114,9 @@ func (c *httpCall) tally() {
 // serve routes.
 func (c *httpCall) serve() (err error) {
 	c.what = "other"
+	if cut := listen.CutOf(c.r.Context()); cut != nil {
+		return &httpError{status: http.StatusRequestHeaderFieldsTooLarge, text: cut.Err.Error()}
+	}
 	if err := tooManyFields(c.r.Header); err != nil {
 		return err
 	}
@@ -189,8 +192,10 @@ func httpPeer(r *http.Request) string {
 }
 
 // connState is the server's ConnState: it counts.
-func (h *httpCache) connState(_ net.Conn, s http.ConnState) {
+func (h *httpCache) connState(c net.Conn, s http.ConnState) {
 	switch s {
+	case http.StateIdle:
+		listen.NextRequest(c)
 	case http.StateNew:
 		h.open.Add(1)
 	case http.StateClosed, http.StateHijacked:

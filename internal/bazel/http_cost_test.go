@@ -80,6 +80,9 @@ func measureHTTPConnections(t *testing.T) {
 		{"a thousand header fields", head("GET /cas/"+hashP, many.String()), "", 0},
 		{"one header field a thousand times", head("GET /cas/"+hashP, same.String()), "", 0},
 		{"a long path", head("GET /"+strings.Repeat("a", 3900), ""), "", 0},
+		{"a long field", head("GET /cas/"+hashP, "Cookie: "+strings.Repeat("a", 11*kib+512)), "", 0},
+		{"a long field, and a reader that does not read", head("GET /cas/"+hashOf(big), "Cookie: "+strings.Repeat("a", 11*kib+512)+"\r\n\r\n"), "HTTP/1.1 200", 0},
+		{"many long fields", head("GET /cas/"+hashP, strings.Repeat("A: "+strings.Repeat("a", 180)+"\r\n", 60)), "", 0},
 	} {
 		before := settled()
 		conns := make([]net.Conn, n)

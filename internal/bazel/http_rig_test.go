@@ -94,7 +94,7 @@ func newHTTPRig(t testing.TB, store blobstore.Store, change func(*httpCache)) *h
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = srv.Serve(listen.Wrap(l, listen.Options{Connections: r.conns, Receive: httpSocketReceive, Send: httpSocketSend, SmallRead: httpSmallRead}))
+		_ = srv.Serve(listen.Wrap(l, httpListen(r.conns)))
 	}()
 	t.Cleanup(func() {
 		r.c.CloseIdleConnections()

@@ -26,8 +26,7 @@ func (s *Service) HTTP() *HTTPCache {
 			maxBlob: s.opt.MaxBlob, maxAC: s.opt.maxACBody(), stall: s.opt.ReadStall,
 			key: s.key, acCost: s.opt.acCost, complete: s.httpComplete, status: s.httpStatus,
 		},
-		listen: listen.Options{Connections: s.gates.httpConnections,
-			Receive: httpSocketReceive, Send: httpSocketSend, SmallRead: httpSmallRead},
+		listen: httpListen(s.gates.httpConnections),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/leveehq/levee/internal/graphql/auth"
 	"github.com/leveehq/levee/internal/graphql/pgpool"
 	"github.com/leveehq/levee/internal/graphql/sqlgen"
+	"github.com/leveehq/levee/internal/listen"
 )
 
 // Prefix of the paths that are GraphQL's: it, and all below it.
@@ -78,6 +79,9 @@ type problem struct {
 func (p *problem) Error() string { return p.message }
 
 func (c *call) serve() error {
+	if cut := listen.CutOf(c.r.Context()); cut != nil {
+		return cutError(cut)
+	}
 	if c.r.Method != http.MethodPost {
 		c.w.Header().Set("Allow", http.MethodPost)
 		return &problem{http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "Method not supported, please use POST"}
@@ -114,6 +118,14 @@ func (c *call) serve() error {
 		return err
 	}
 	return c.execute(request)
+}
+
+// cutError refuses a request whose header has no end: what is cut may be its token.
+func cutError(cut *listen.Cut) error {
+	if cut.Field == "Authorization" {
+		return &auth.Refusal{Status: http.StatusUnauthorized, Code: auth.CodeTooLarge, Message: "the token is too long: " + cut.Err.Error()}
+	}
+	return &problem{http.StatusRequestHeaderFieldsTooLarge, "HEADER_TOO_LARGE", cut.Err.Error()}
 }
 
 func (c *call) noTenant() error {

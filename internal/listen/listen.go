@@ -28,6 +28,9 @@ type Options struct {
 	// one packet makes it set 80 KiB aside before the first is parsed. Too low and small bodies take many reads.
 	SmallRead int
 
+	// Header bounds the headers of HTTP/1.1 requests; nil leaves that to the server.
+	Header *HeaderOptions
+
 	// Shed is told about every connection that was closed at once, and its peer, for the log; it must not block. nil is nobody.
 	Shed func(peer string, err error)
 }
@@ -91,7 +94,11 @@ func (o Options) wrap(c net.Conn, p *gate.Permit) (net.Conn, error) {
 			return nil, fmt.Errorf("set send buffer: %w", err)
 		}
 	}
-	return &tcpConn{TCPConn: t, permit: p, smallRead: o.SmallRead}, nil
+	wrapped := &tcpConn{TCPConn: t, permit: p, smallRead: o.SmallRead}
+	if o.Header != nil {
+		wrapped.head = &head{o: o.Header}
+	}
+	return wrapped, nil
 }
 
 // Peer is the fairness key of an address: the IP without port and zone, an IPv4 address written as one. What is no IP
@@ -115,11 +122,15 @@ type tcpConn struct {
 	*net.TCPConn
 	permit    *gate.Permit // nil if nothing bounds connections
 	smallRead int
+	head      *head // nil if nothing bounds headers
 }
 
 func (c *tcpConn) Read(p []byte) (int, error) {
 	if c.smallRead > 0 && len(p) <= 4096 {
 		p = p[:min(len(p), c.smallRead)]
+	}
+	if c.head != nil {
+		return c.head.read(c.TCPConn, p)
 	}
 	return c.TCPConn.Read(p)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/leveehq/levee/internal/git"
 	"github.com/leveehq/levee/internal/graphql"
 	"github.com/leveehq/levee/internal/hostguard"
+	"github.com/leveehq/levee/internal/listen"
 )
 
 // memoryOfBazel is what is left of the limit when the others have their parts.
@@ -30,7 +31,7 @@ func (a *App) memoryOfBazel() int64 {
 func (a *App) route(guard *hostguard.Guard) (http.Handler, error) {
 	toGit, toGraphQL := http.Handler(http.HandlerFunc(gitIsOff)), guard.Wrap(http.HandlerFunc(graphqlIsOff))
 	if a.git != nil {
-		toGit = a.git
+		toGit = wholeHeader(a.git)
 	}
 	if a.graphql != nil {
 		var err error
@@ -53,6 +54,18 @@ func (a *App) route(guard *hostguard.Guard) (http.Handler, error) {
 		}
 		caches.ServeHTTP(w, r)
 	}), nil
+}
+
+// wholeHeader refuses requests whose header has no end, for a handler that does not look.
+func wholeHeader(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		cut := listen.CutOf(r.Context())
+		if cut == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		http.Error(w, cut.Err.Error(), http.StatusRequestHeaderFieldsTooLarge)
+	})
 }
 
 // openToPages lets pages of the origins that are listed ask GraphQL, and nothing else.
