@@ -66,7 +66,23 @@ func (p *pool) connect(ctx context.Context) (*conn, error) {
 		_ = c.net.Close()
 		return nil, fmt.Errorf("%w: more than the start of a session", errProtocol)
 	}
+	if err := c.look(); err != nil {
+		_ = c.net.Close()
+		return nil, err
+	}
 	return c, nil
+}
+
+// look finds a pooler that nobody mentioned: the process that it named is not the one that answers.
+func (c *conn) look() error {
+	if c.pool.pooled.Load() {
+		return nil
+	}
+	pid, err := c.serverProcess(c.pool.b.o.ConnectTimeout)
+	if err == nil && pid != c.pid {
+		c.pool.notice(fmt.Errorf("a session of process %d is served by process %d", c.pid, pid))
+	}
+	return err
 }
 
 func (p *pool) dial(ctx context.Context) (*pgconn.PgConn, *wire, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -41,7 +42,7 @@ func (c *conn) lookForPooler(why error) error {
 	if !errors.As(why, &e) || e.Code != noStatement && e.Code != twoStatements {
 		return nil
 	}
-	pid, err := c.serverProcess()
+	pid, err := c.serverProcess(drainTime)
 	if err == nil && pid != c.pid {
 		c.pool.notice(why)
 	}
@@ -57,8 +58,8 @@ func (p *pool) notice(why error) {
 }
 
 // serverProcess asks which process has the session.
-func (c *conn) serverProcess() (pid uint32, err error) {
-	c.guard(drainTime)
+func (c *conn) serverProcess(within time.Duration) (pid uint32, err error) {
+	c.guard(within)
 	defer c.guard(0)
 	c.out = appendQuery(c.out[:0], "select pg_catalog.pg_backend_pid()")
 	if _, err := c.net.Write(c.out); err != nil {
