@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/leveehq/levee/internal/accesslog"
+	"github.com/leveehq/levee/internal/graphql/pgpool"
 	"github.com/leveehq/levee/internal/graphql/sqlgen"
 )
 
@@ -95,8 +96,18 @@ func (c *call) appendErrors(b []byte, errs []sqlgen.Error) []byte {
 			out[i].Locations = append(out[i].Locations, location(l))
 		}
 		var db *pgconn.PgError
-		if errors.As(e.Cause, &db) {
+		var gone *pgpool.Unavailable
+		switch {
+		case errors.As(e.Cause, &db):
 			out[i].Message, out[i].Extensions = c.databaseError(db)
+		case errors.As(e.Cause, &gone):
+			out[i].Message += inLog(gone.ID)
+			out[i].Extensions["id"] = gone.ID
+		case e.Cause != nil:
+			id := newID()
+			c.logger.Warn("graphql mutation ended early", "id", id, "tenant", c.name, "code", e.Extensions["code"], "error", e.Cause.Error())
+			out[i].Message += inLog(id)
+			out[i].Extensions["id"] = id
 		}
 	}
 	text, err := json.Marshal(out)
@@ -243,6 +254,8 @@ func (c *call) record(err error) {
 		Took: time.Since(c.start), Waited: c.waited, Err: err, Outcome: c.outcome, Agent: c.r.UserAgent(),
 	})
 }
+
+func inLog(id string) string { return " The reason is in the server's log as " + id + "." }
 
 func newID() string {
 	var b [8]byte

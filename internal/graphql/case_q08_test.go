@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/leveehq/levee/internal/graphql/sqlgen"
 	"github.com/leveehq/levee/internal/pglocal/pgtest"
 )
 
@@ -97,6 +98,19 @@ func TestQ9ARowOf200MBIsRefusedWithoutBeingRead(t *testing.T) {
 		t.Errorf("%d MiB were allocated", grown>>20)
 	}
 	c.sees("ta", []string{"3", "4"}, sub(t, "u2"))
+	if held := c.service.gates.answers.Stats().InUse; held != 0 {
+		t.Errorf("%d bytes of answers are held", held)
+	}
+}
+
+func TestQ9AMutationWhoseAnswerIsRefusedIsNotSaidToHaveFailed(t *testing.T) {
+	database := pgtest.Database(t)
+	pgtest.Exec(t, database, notes("ta")+`create function ta.note_huge(n ta.note) returns text stable language sql as $$ select repeat('0123456789', 20000000) $$`)
+	c := startCase(t, Options{Tenants: []Tenant{visitors(t, database, "ta")}})
+	a := c.ask("ta", `mutation { createNote(input: {note: {rowId: "9", owner: "u1"}}) { note { huge } } }`, sub(t, "u1"))
+	if line := c.masked(a, http.StatusOK, sqlgen.CodeUnknown); !strings.Contains(line, "200000") || len(a.Data) != 1 || a.Data["createNote"] != nil {
+		t.Errorf("%.300s; the log has %q", a.text, line)
+	}
 	if held := c.service.gates.answers.Stats().InUse; held != 0 {
 		t.Errorf("%d bytes of answers are held", held)
 	}

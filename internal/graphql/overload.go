@@ -38,7 +38,7 @@ func (c *call) fail(err error) error {
 		c.w.Header().Set("Retry-After", strconv.Itoa(after))
 		text := overloadText(code)
 		if lost := (*pgpool.Unavailable)(nil); code == CodeUnavailable && errors.As(err, &lost) {
-			text += " The reason is in the server's log as " + lost.ID + "."
+			text += inLog(lost.ID)
 		}
 		c.answerError(http.StatusServiceUnavailable, code, text)
 		return err
@@ -64,7 +64,7 @@ func (c *call) fail(err error) error {
 func (c *call) masked(status int, code string, err error) {
 	id := newID()
 	c.logger.Error("graphql request failed", "id", id, "tenant", c.name, "code", code, "error", err.Error())
-	text := "The request cannot be served. The reason is in the server's log as " + id + "."
+	text := "The request cannot be served." + inLog(id)
 	if c.opt.ShowErrors {
 		text = err.Error()
 	}

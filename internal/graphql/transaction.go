@@ -3,6 +3,7 @@ package graphql
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -37,12 +38,20 @@ func (t *transaction) DoAll(ctx context.Context, statements []sqlgen.Statement) 
 		}
 	}
 	var gone *pgpool.Unavailable
-	if errors.As(err, &gone) {
+	switch {
+	case errors.As(err, &gone):
 		c.lost(t.in, gone)
-		return lost{gone}
+		return lost{gone, c.changes && gone.Ran}
+	case c.changes && (errors.As(err, new(*noRoom)) || errors.As(err, new(*pgpool.TooLarge)) || ctx.Err() != nil): // it was stopped on its way to the commit, or behind it
+		return fmt.Errorf("%w: %w", sqlgen.ErrUnknown, err)
 	}
 	return err
 }
+
+// noRoom is why a row was not read.
+type noRoom struct{ error }
+
+func (n *noRoom) Unwrap() error { return n.error }
 
 // refused is why a query failed because something in it writes: a view's function, a policy's. Nothing of it was done.
 func refused(err error) *pgconn.PgError {
@@ -66,7 +75,10 @@ const readOnlyTransaction = "25006"
 
 // lost is a database that is not there. What PostgreSQL said of it (that it shuts down, or is full) is no error of a statement, so
 // it is not to be found in the chain of errors: the engine would make a field's error of it.
-type lost struct{ gone *pgpool.Unavailable }
+type lost struct {
+	gone    *pgpool.Unavailable
+	unknown bool // it may have changed something
+}
 
 func (l lost) Error() string { return l.gone.Error() }
 
@@ -78,6 +90,8 @@ func (l lost) As(target any) bool {
 	}
 	return ok
 }
+
+func (l lost) Is(target error) bool { return l.unknown && target == sqlgen.ErrUnknown }
 
 // settings are the role first, then the tenant's, then those of the token: a token cannot be overruled.
 func (c *call) settings() []pgpool.Setting {
@@ -101,7 +115,7 @@ const bytesPatience = 100 * time.Millisecond
 func (c *call) growRows(n int64) error {
 	cost := min(n*answerFactor, c.shares.answers)
 	if err := c.charge(cost); err != nil {
-		return err
+		return &noRoom{err}
 	}
 	c.prepaid += cost - n
 	return nil

@@ -3,6 +3,7 @@ package tenants
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,10 +19,13 @@ var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 128}, 
 type answer struct {
 	began time.Time
 	took  time.Duration
-	code  string // "" is a right answer; otherwise that of the 503
+	code  string // "" is a right answer; unknown; otherwise that of the 503
 }
 
 func (a answer) good() bool { return a.code == "" }
+
+// unknown is the code of a mutation of which the command cannot tell whether it was done.
+const unknown = "OUTCOME_UNKNOWN"
 
 // ask sends a query to a tenant. Its error is an answer that nobody may get.
 func ask(ctx context.Context, address, tenant string, q query) (answer, error) {
@@ -43,7 +47,7 @@ func ask(ctx context.Context, address, tenant string, q query) (answer, error) {
 	text, err := io.ReadAll(response.Body)
 	a.took = time.Since(a.began)
 	if err == nil {
-		a.code, err = check(response, text, tenant, q.fields)
+		a.code, err = check(response, text, tenant, q)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %s: %w: %d %.300s", tenant, q.text, err, response.StatusCode, text)
@@ -51,8 +55,8 @@ func ask(ctx context.Context, address, tenant string, q query) (answer, error) {
 	return a, err
 }
 
-// check returns the code of a 503, and an error unless the answer is one of those or has so many fields, all this tenant's.
-func check(r *http.Response, text []byte, tenant string, fields int) (code string, err error) {
+// check returns the code of a 503 or unknown, and an error unless the answer is one of those or has so many fields, all this tenant's.
+func check(r *http.Response, text []byte, tenant string, q query) (code string, err error) {
 	var a struct {
 		Data   map[string]any
 		Errors []struct{ Extensions struct{ Code string } }
@@ -66,7 +70,9 @@ func check(r *http.Response, text []byte, tenant string, fields int) (code strin
 			return "", fmt.Errorf("a 503 that does not say why, or when to come back")
 		}
 		return a.Errors[0].Extensions.Code, nil
-	case r.StatusCode != http.StatusOK || len(a.Errors) > 0 || len(a.Data) != fields:
+	case r.StatusCode == http.StatusOK && q.key != "" && len(a.Errors) == 1 && a.Errors[0].Extensions.Code == unknown && a.Data["noteWrite"] == nil:
+		return unknown, nil
+	case r.StatusCode != http.StatusOK || len(a.Errors) > 0 || len(a.Data) != q.fields:
 		return "", fmt.Errorf("neither right nor turned away")
 	}
 	for _, v := range a.Data {
@@ -94,19 +100,29 @@ func words(v any, to []string) []string {
 	return to
 }
 
-// query is one, and how many root fields it has.
+// query is one, and how many root fields it has. With a key it is a mutation, which writes that down.
 type query struct {
 	text   string
 	fields int
+	key    string
 }
 
 const notes = "allNotes { nodes { body } }"
 
-var (
-	list  = query{"{ " + notes + " }", 1}
-	first = query{"{ noteByRowId(rowId: \"1\") { body } }", 1}
-	five  = query{"{ a: " + notes + " b: " + notes + " c: noteByRowId(rowId: \"2\") { body } d: nap(seconds: 0.001) e: " + notes + " }", 5}
-	write = query{"mutation { noteWrite(input: {}) { result } }", 1}
-)
+func list() query  { return query{text: "{ " + notes + " }", fields: 1} }
+func first() query { return query{text: "{ noteByRowId(rowId: \"1\") { body } }", fields: 1} }
+func five() query {
+	return query{text: "{ a: " + notes + " b: " + notes + " c: noteByRowId(rowId: \"2\") { body } d: nap(seconds: 0.001) e: " + notes + " }", fields: 5}
+}
 
-func nap(seconds float64) query { return query{fmt.Sprintf("{ nap(seconds: %v) }", seconds), 1} }
+func nap(seconds float64) query {
+	return query{text: fmt.Sprintf("{ nap(seconds: %v) }", seconds), fields: 1}
+}
+
+func shortNap() query { return nap(0.03) }
+
+// write takes a while, so that many are under way when PostgreSQL dies, some before they write and some behind it.
+func write() query {
+	key := rand.Text()
+	return query{text: fmt.Sprintf("mutation { noteWrite(input: {key: %q}) { result } }", key), fields: 1, key: key}
+}

@@ -25,26 +25,28 @@ type load struct {
 		slowest time.Duration
 		lastBad answer
 		seen    map[string]time.Time // when the last right answer of a tenant was asked for
+		told    map[string]answer    // of each mutation, by its key
 	}
 }
 
 const clients = 24
 
-func startLoad(t testing.TB, s *rig.Server, queries ...query) *load {
+func startLoad(t testing.TB, s *rig.Server, queries ...func() query) *load {
 	l := &load{address: s.HTTP}
-	l.mu.codes, l.mu.seen = map[string]int{}, map[string]time.Time{}
+	l.mu.codes, l.mu.seen, l.mu.told = map[string]int{}, map[string]time.Time{}, map[string]answer{}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	for range clients {
 		l.all.Go(func() {
 			for ctx.Err() == nil {
 				tenant := name(rand.IntN(count))
-				a, err := ask(context.WithoutCancel(ctx), l.address, tenant, queries[rand.IntN(len(queries))])
+				q := queries[rand.IntN(len(queries))]()
+				a, err := ask(context.WithoutCancel(ctx), l.address, tenant, q)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				pause := l.note(tenant, a)
+				pause := l.note(tenant, q, a)
 				select {
 				case <-time.After(pause):
 				case <-ctx.Done():
@@ -57,10 +59,13 @@ func startLoad(t testing.TB, s *rig.Server, queries ...query) *load {
 }
 
 // note counts an answer, and tells how long the client waits before it asks again.
-func (l *load) note(tenant string, a answer) time.Duration {
+func (l *load) note(tenant string, q query, a answer) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.slowest = max(l.mu.slowest, a.took)
+	if q.key != "" {
+		l.mu.told[q.key] = a
+	}
 	if !a.good() {
 		l.mu.codes[a.code]++
 		if a.began.After(l.mu.lastBad.began) {

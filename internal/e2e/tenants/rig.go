@@ -28,9 +28,10 @@ const schema = `
 	create schema T;
 	create table T.note (id bigint primary key, body text not null);
 	insert into T.note select i, 'T' from generate_series(1, 3) i;
-	create table T.written (at timestamptz default now());
+	create table T.written (key text not null);
 	create function T.nap(seconds float8) returns text stable language plpgsql as $$ begin perform pg_sleep(seconds); return 'T'; end $$;
-	create function T.note_write() returns text volatile security definer language sql as $$ insert into T.written default values; select 'T'::text $$;
+	create function T.note_write(key text) returns text volatile security definer language plpgsql as $$ begin
+		perform pg_sleep(0.004); insert into T.written values (key); perform pg_sleep(0.004); return 'T'; end $$;
 	grant usage on schema T to visitor;
 	grant select on T.note to visitor;`
 
@@ -40,14 +41,16 @@ func name(tenant int) string { return fmt.Sprintf("t%02d", tenant) }
 // if each had a database of its own, which takes longer to make.
 type cluster struct{ *pglocal.Server }
 
-// newCluster has few more connections than the budget: what goes beyond it would be told by PostgreSQL as well.
+// newCluster has few more connections than the budget: what goes beyond it would be told by PostgreSQL as well. It keeps what it has
+// committed when it is killed.
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tenants")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := pglocal.New(pglocal.Options{Dir: dir, Settings: map[string]string{"max_connections": "20", "superuser_reserved_connections": "3", "autovacuum": "off"}})
+	s, err := pglocal.New(pglocal.Options{Dir: dir, Settings: map[string]string{"max_connections": "20", "superuser_reserved_connections": "3", "autovacuum": "off",
+		"synchronous_commit": "on", "full_page_writes": "on"}})
 	if err != nil {
 		t.Fatal(err)
 	}

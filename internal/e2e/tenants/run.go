@@ -29,7 +29,7 @@ func (c *cluster) budgetHolds(t *testing.T, d time.Duration) {
 		served(t, s, name(i))
 	}
 	end := c.watch(t, "")
-	l := startLoad(t, s, list, first, five, nap(0.03), write)
+	l := startLoad(t, s, list, first, five, shortNap, write)
 	began := time.Now()
 	until(t, d+20*time.Second, "all tenants are served", func() bool { return time.Since(began) > d && l.servedSince(began) == count })
 	l.stop()
@@ -38,6 +38,7 @@ func (c *cluster) budgetHolds(t *testing.T, d time.Duration) {
 	if most > budget || most < budget/2 || looks < 50 {
 		t.Errorf("%d connections of %d, seen %d times", most, budget, looks)
 	}
+	c.writtenAsTold(t, l)
 	if l.mu.slowest > 2*wait+late { // at the door, and for a connection: all instances are there
 		t.Errorf("the slowest took %v", l.mu.slowest)
 	}
@@ -67,7 +68,7 @@ func (c *cluster) saturationIsShed(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 20 {
 		all.Go(func() {
-			a, err := ask(t.Context(), s.HTTP, name(2+i%8), five)
+			a, err := ask(t.Context(), s.HTTP, name(2+i%8), five())
 			if err != nil || a.code != "SERVICE_OVERLOADED" || a.took > wait+late {
 				t.Errorf("beside a full pool: %+v, %v", a, err)
 			}
@@ -90,7 +91,7 @@ func (c *cluster) poolsOfOneDoNotDeadlock(t *testing.T, requests int) {
 	codes := map[string]int{}
 	for range requests { // of a tenant that is not resident
 		all.Go(func() {
-			a, err := ask(t.Context(), s.HTTP, name(0), five)
+			a, err := ask(t.Context(), s.HTTP, name(0), five())
 			mu.Lock()
 			defer mu.Unlock()
 			codes[a.code]++
@@ -108,11 +109,12 @@ func (c *cluster) poolsOfOneDoNotDeadlock(t *testing.T, requests int) {
 	served(t, s, name(0))
 }
 
-// restartsAreSurvived kills PostgreSQL under load, in two ways in turn: every tenant is served within five seconds of its return.
+// restartsAreSurvived kills PostgreSQL under load, in two ways in turn: every tenant is served within five seconds of its return, and
+// what was told of mutations is true.
 func (c *cluster) restartsAreSurvived(t *testing.T, times int) {
 	s := c.serve(t, budget)
 	end := c.watch(t, "")
-	l := startLoad(t, s, list, first, five, nap(0.03))
+	l := startLoad(t, s, list, first, five, shortNap, write)
 	for i := range times {
 		began := time.Now()
 		until(t, 20*time.Second, "all tenants are served", func() bool { return l.servedSince(began) == count })
@@ -131,6 +133,7 @@ func (c *cluster) restartsAreSurvived(t *testing.T, times int) {
 	l.stop()
 	most, looks := end()
 	t.Logf("%v; at most %d connections, seen %d times", l, most, looks)
+	c.writtenAsTold(t, l)
 	if most > budget || l.mu.codes["DATABASE_UNAVAILABLE"] == 0 {
 		t.Errorf("%d connections; %v", most, l)
 	}
@@ -141,7 +144,7 @@ func (c *cluster) restartsAreSurvived(t *testing.T, times int) {
 
 func served(t testing.TB, s *rig.Server, tenant string) {
 	t.Helper()
-	if a, err := ask(t.Context(), s.HTTP, tenant, list); err != nil || !a.good() {
+	if a, err := ask(t.Context(), s.HTTP, tenant, list()); err != nil || !a.good() {
 		t.Errorf("%+v, %v", a, err)
 	}
 }

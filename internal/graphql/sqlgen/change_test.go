@@ -193,7 +193,7 @@ func TestNothingIsAnsweredByAnErrorOnceSomethingIsDone(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the first field is done, and the client is told to try all again: %v", err)
 	}
-	if response.Data.String() != `{"a":{"result":1},"b":null}` || len(response.Errors) != 1 || !errors.Is(response.Errors[0].Cause, errShed) {
+	if response.Data.String() != `{"a":{"result":1},"b":null}` || len(response.Errors) != 1 || !errors.Is(response.Errors[0].Cause, errShed) || response.Errors[0].Extensions["code"] != CodeNotDone {
 		t.Errorf("got %s, %+v", response.Data, response.Errors)
 	}
 	if _, err = e.Execute(t.Context(), &shedding{db, 0}, Request{Query: query}); !errors.Is(err, errShed) {
@@ -210,5 +210,27 @@ func TestWhatFailsInAPayloadIsEitherUndoneOrAnswered(t *testing.T) {
 	there := at(ask(t, e, db, `{ t1ByT1(t1: "new") { t1 } }`, nil).Data, "t1ByT1") != nil
 	if len(got.Errors) != 1 || there != (at(got.Data, "createT1") != nil) {
 		t.Errorf("the row is there: %v; the answer is %+v", there, got)
+	}
+}
+
+// losing loses the first transaction when it was sent, and sheds the others.
+type losing struct{ lost bool }
+
+func (l *losing) DoAll(context.Context, []Statement) error {
+	if l.lost {
+		return errShed
+	}
+	l.lost = true
+	return fmt.Errorf("%w: the line is dead", ErrUnknown)
+}
+
+func TestAFieldThatMayBeDoneIsSaidToBeUnknownAndNotOneToTryAgain(t *testing.T) {
+	e, _ := oddSchema(t, "")
+	response, err := e.Execute(t.Context(), &losing{}, Request{Query: `mutation { a: once(input: {}) { result } b: once(input: {}) { result } }`})
+	if err != nil {
+		t.Fatalf("something may be done, and the client is told to try again: %v", err)
+	}
+	if response.Data.String() != `{"a":null,"b":null}` || len(response.Errors) != 2 || response.Errors[0].Extensions["code"] != CodeUnknown || response.Errors[1].Extensions["code"] != CodeNotDone {
+		t.Errorf("got %s, %+v", response.Data, response.Errors)
 	}
 }

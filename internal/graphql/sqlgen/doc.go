@@ -19,7 +19,7 @@ import (
 // DB runs the statements of one transaction with the request's role and settings, in one round trip.
 type DB interface {
 	// DoAll runs statements in order, with parameters in text format and results in binary format. Errors of a statement are
-	// *pgconn.PgError, and undo all of them; all others end the request.
+	// *pgconn.PgError, and undo all of them. All others end the request, unless it has changed something, or may have: see ErrUnknown.
 	DoAll(ctx context.Context, statements []Statement) error
 }
 

@@ -286,9 +286,11 @@ func (r *run) mutations() error {
 		switch {
 		case db != nil:
 			r.fail(i, db)
+		case errors.Is(err, ErrUnknown): // a client that only heard that there is no database would ask again
+			r.tell(i, errUnfinished, CodeUnknown, err)
+			changed = true
 		case err != nil && changed: // what was done is done, and the client must hear of it
-			r.fail(i, errUnfinished)
-			r.errs[len(r.errs)-1].Cause = err
+			r.tell(i, errUntouched, CodeNotDone, err)
 		case err != nil:
 			return err
 		default:
@@ -297,6 +299,23 @@ func (r *run) mutations() error {
 	}
 	return nil
 }
+
+// tell fails a root in words that say what was done.
+func (r *run) tell(i int, text error, code string, cause error) {
+	r.fail(i, text)
+	e := &r.errs[len(r.errs)-1]
+	e.Cause, e.Extensions = cause, map[string]any{"code": code}
+}
+
+// The codes of fields of mutations of which it is not the database that says how they ended.
+const (
+	CodeUnknown = "OUTCOME_UNKNOWN"     // it may have been done
+	CodeNotDone = "NOT_DONE"            // it was not, but fields before it were, or may have been
+	CodeDone    = "DONE_WITHOUT_ANSWER" // it was
+)
+
+// ErrUnknown is in what a DB returns if a statement that writes may have taken effect. All other errors say that none has.
+var ErrUnknown = errors.New("it is not known whether anything was changed")
 
 // statementError is what the database said of a statement, or nil. An error that ends the session is not of the statement: a server
 // that shuts down, a database that cannot be connected to.
@@ -309,7 +328,8 @@ func statementError(err error) *pgconn.PgError {
 }
 
 var (
-	errUnfinished = errors.New("The server could not finish this field, and does not know whether it changed anything. The fields before it are done.")
+	errUnfinished = errors.New("The server could not finish this field, and does not know whether it changed anything: look before asking again.")
+	errUntouched  = errors.New("The server could not begin with this field, which has changed nothing.")
 	errUnanswered = errors.New("What this field asked for is done, but there is no room for its answer.")
 	errUnread     = errors.New("What this field asked for is done, but its answer cannot be read: the schema has changed.")
 	errEmptyPatch = errors.New("Attempted to update a record, but no new values were specified.")
@@ -360,8 +380,7 @@ func (r *run) change(i int, c *change) error {
 				if errors.Is(err, ErrChanged) {
 					told = errUnread
 				}
-				r.fail(i, told)
-				r.errs[len(r.errs)-1].Cause = err
+				r.tell(i, told, CodeDone, err)
 			}
 			return nil
 		}},
