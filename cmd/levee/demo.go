@@ -56,7 +56,7 @@ func (c *demoGraphQLCmd) serve(ctx context.Context, env environment, g *demo.Gra
 }
 
 // blogHint is what to paste.
-func blogHint(http string) string {
+func blogHint(http, admin string) string {
 	return fmt.Sprintf(`The sample is a blog. What a visitor sees, and what one of its authors does:
 
   curl http://%[1]s/graphql -H 'Content-Type: application/json' -d '{"query":"{ allPosts { nodes { title excerpt(length: 30) personByAuthorId { fullName } commentsByPostId { totalCount } } } }"}'
@@ -64,6 +64,6 @@ func blogHint(http string) string {
   curl http://%[1]s/graphql -H 'Content-Type: application/json' -H 'X-Role: %[2]s' -H 'X-Claim-Person-Id: 1' -d '{"query":"mutation { publishPost(input: {postId: 4}) { result { title state } } }"}'
 
 The headers X-Role and X-Claim-… are believed here because only this machine reaches it; elsewhere use tokens.
-Schema: levee graphql sdl. End: Ctrl-C.
-`, http, demo.Author)
+Schema: levee graphql sdl --admin %[3]s. End: Ctrl-C.
+`, http, demo.Author, admin)
 }

@@ -38,8 +38,8 @@ type Options struct {
 	Log io.Writer // records
 	Env []string  // as os.Environ gives it
 
-	// Hint, if there is one, is printed below the addresses. It is given that of the HTTP listener.
-	Hint func(http string) string
+	// Hint, if there is one, is printed below the addresses. It is given those of the HTTP listener and of the admin listener.
+	Hint func(http, admin string) string
 }
 
 // App is one server, built and not yet started.
@@ -47,7 +47,7 @@ type App struct {
 	cfg    *config.Config
 	out    io.Writer
 	env    []string
-	hint   func(http string) string
+	hint   func(http, admin string) string
 	log    *slog.Logger
 	kernel *levee.Kernel
 	ready  *readiness

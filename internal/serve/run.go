@@ -178,7 +178,7 @@ func (a *App) announce(l listeners) {
 	a.announceGraphQL(a.out, pasted(l.http.Addr()))
 	fmt.Fprintf(a.out, "Health, metrics and status: http://%s\n", pasted(l.admin.Addr()))
 	if a.hint != nil {
-		fmt.Fprintf(a.out, "\n%s", a.hint(pasted(l.http.Addr())))
+		fmt.Fprintf(a.out, "\n%s", a.hint(pasted(l.http.Addr()), pasted(l.admin.Addr())))
 	}
 	for _, warning := range a.publicity() {
 		a.kernel.Warn(warning)
