@@ -42,7 +42,7 @@ func (t *transaction) DoAll(ctx context.Context, statements []sqlgen.Statement) 
 	case errors.As(err, &gone):
 		c.lost(t.in, gone)
 		return lost{gone, c.changes && gone.Ran}
-	case c.changes && (errors.As(err, new(*noRoom)) || errors.As(err, new(*pgpool.TooLarge)) || ctx.Err() != nil): // it was stopped on its way to the commit, or behind it
+	case c.changes && (errors.As(err, new(*noRoom)) || errors.As(err, new(*pgpool.TooLarge))): // it was stopped on its way to the commit, or behind it
 		return fmt.Errorf("%w: %w", sqlgen.ErrUnknown, err)
 	}
 	return err

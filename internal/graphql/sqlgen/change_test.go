@@ -234,3 +234,12 @@ func TestAFieldThatMayBeDoneIsSaidToBeUnknownAndNotOneToTryAgain(t *testing.T) {
 		t.Errorf("got %s, %+v", response.Data, response.Errors)
 	}
 }
+
+func TestAClientThatHasLeftIsToldNothing(t *testing.T) {
+	e, _ := oddSchema(t, "")
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	if r, err := e.Execute(ctx, &losing{}, Request{Query: `mutation { a: once(input: {}) { result } b: once(input: {}) { result } }`}); !errors.Is(err, ErrUnknown) {
+		t.Errorf("%v, %+v", err, r)
+	}
+}

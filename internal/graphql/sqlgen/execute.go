@@ -286,6 +286,8 @@ func (r *run) mutations() error {
 		switch {
 		case db != nil:
 			r.fail(i, db)
+		case err != nil && r.ctx.Err() != nil: // nobody is there to hear of it
+			return err
 		case errors.Is(err, ErrUnknown): // a client that only heard that there is no database would ask again
 			r.tell(i, errUnfinished, CodeUnknown, err)
 			changed = true
