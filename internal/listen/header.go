@@ -60,8 +60,7 @@ func CutOf(ctx context.Context) *Cut {
 	return c
 }
 
-// head watches the header of a connection's present request. Reads of a connection are one at a time, and what is not atomic or
-// guarded is theirs.
+// head watches the header of a connection's present request. Reads of a connection are one at a time, and what is not atomic is theirs.
 type head struct {
 	o *HeaderOptions
 
