@@ -163,7 +163,10 @@ func (q querier) Query(ctx context.Context, sql string, params []string, each fu
 }
 
 // oncePlanned has statements planned once for each connection: the same few are run again and again, and half of a build was planning.
-var oncePlanned = []pgpool.Setting{{Name: "plan_cache_mode", Value: "force_generic_plan"}}
+// Such plans look dear beside many tables of others', but neither workers nor compiled code are worth their start, and the compiler's 11 MiB.
+var oncePlanned = []pgpool.Setting{
+	{Name: "plan_cache_mode", Value: "force_generic_plan"}, {Name: "jit", Value: "off"}, {Name: "max_parallel_workers_per_gather", Value: "0"},
+}
 
 // lease returns the tenant's instance, built if need be.
 func (s *Service) lease(ctx context.Context, t *resolved) (lease, error) {
